@@ -1,0 +1,115 @@
+"""The hyperteacher: a small network whose weights are a weighted sum of module weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from recombine.errors import InvalidRequest, unknown
+from recombine.families._family import Content, Family, next_bucket
+
+WEIGHT_LAWS = ("discrete", "khot", "continuous")
+# Standard deviation of a standard normal cut at +-2: dividing by it restores unit variance.
+TRUNCATED_STD = 0.87962566103423978
+
+
+@dataclass(frozen=True)
+class Hyperteacher(Family):
+    """A teacher network composed from modules: f_z(x) = Omega^T relu(W(z)^T x + b(z)).
+
+    W(z) = sum_m z'_m Theta_m and b(z) = sum_m z'_m beta_m with z' = z / sqrt(K), where K is the
+    family's `active`, not the number of modules in this task. `hidden` may name several layers,
+    each with its own bank of modules, all composed with the same z. Source: Redhardt, Akram and
+    Schug, "Scaling can lead to compositional generalization" (2025).
+
+    >>> Hyperteacher(modules=16, active=3).space.size
+    696
+    """
+
+    version: ClassVar[int] = 1
+
+    inputs_: int = 16
+    hidden: tuple[int, ...] = (16,)
+    outputs: int = 16
+    weights: Literal["discrete", "khot", "continuous"] = "discrete"
+    scale: float = math.sqrt(3)
+
+    def __post_init__(self):
+        if self.weights not in WEIGHT_LAWS:
+            raise unknown("weight law", self.weights, WEIGHT_LAWS)
+        if not self.hidden or min(self.inputs_, self.outputs, *self.hidden) < 1:
+            raise InvalidRequest(
+                f"a teacher needs sizes of at least 1, got inputs={self.inputs_}, "
+                f"hidden={self.hidden}, outputs={self.outputs}"
+            )
+        _ = self.space  # K > M is refused here, before any work
+
+    @property
+    def input_size(self) -> int:
+        return self.inputs_
+
+    @property
+    def output_size(self) -> int:
+        return self.outputs
+
+    def content(self, key: PRNGKeyArray) -> Content:
+        drawn: Content = {"shrink": jnp.float32(1 / math.sqrt(self.active))}
+        fan_in = self.inputs_
+        for layer, width in enumerate(self.hidden):
+            weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
+            shape = (self.modules, fan_in, width)
+            drawn[f"theta{layer}"] = truncated_normal(weight_key, shape, self.scale / fan_in)
+            drawn[f"beta{layer}"] = jax.random.uniform(
+                bias_key, (self.modules, width), maxval=0.5
+            )
+            fan_in = width
+        omega_key = jax.random.fold_in(key, len(self.hidden))
+        drawn["omega"] = truncated_normal(omega_key, (fan_in, self.outputs), self.scale / fan_in)
+        return drawn
+
+    def latent(self, key: PRNGKeyArray, chosen: Bool[Array, "module"]) -> Float[Array, "module"]:
+        if self.weights == "khot":
+            values = jnp.ones(chosen.shape)
+        elif self.weights == "discrete":
+            values = 0.5 + 0.1 * jax.random.randint(key, chosen.shape, 0, 6)
+        else:
+            share = jnp.where(chosen, jax.random.exponential(key, chosen.shape), 0)
+            values = 0.5 + 0.5 * share / (share.sum() + 1)
+        return jnp.where(chosen, values, 0.0).astype(jnp.float32)
+
+    def inputs(self, key: PRNGKeyArray, samples: int) -> Float[Array, "sample input"]:
+        return jax.random.uniform(key, (samples, self.inputs_), minval=-1.0)
+
+    def targets(
+        self, content: Content, latent: Float[Array, "module"], inputs: Float[Array, "sample input"]
+    ) -> Float[Array, "sample output"]:
+        # Full precision always: on a GPU a default "float32" product is rounded to TF32, and the
+        # student would be measured against a blurred teacher.
+        with jax.default_matmul_precision("highest"):
+            shrunk = latent * content["shrink"]
+            hidden = inputs
+            for layer in range(len(self.hidden)):
+                weight = jnp.tensordot(shrunk, content[f"theta{layer}"], axes=1)
+                bias = shrunk @ content[f"beta{layer}"]
+                hidden = jax.nn.relu(hidden @ weight + bias)
+            return hidden @ content["omega"]
+
+    def bucket(self) -> Hyperteacher:
+        return replace(
+            self,
+            modules=next_bucket(self.modules, (16, 32, 64)),
+            active=next_bucket(self.active, (4, 8)),
+        )
+
+
+def truncated_normal(
+    key: PRNGKeyArray, shape: tuple[int, ...], variance: float
+) -> Float[Array, "..."]:
+    """A normal cut at two standard deviations, rescaled so that its variance is exact."""
+    drawn = jax.random.truncated_normal(key, -2.0, 2.0, shape)
+    return drawn * (math.sqrt(variance) / TRUNCATED_STD)

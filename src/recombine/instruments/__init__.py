@@ -1,0 +1,22 @@
+"""What we look at: readings of a subject, each with its controls."""
+
+from recombine._lazy import lazy
+
+REGISTRY = {
+    "generalization": "recombine.instruments.generalization:Generalization",
+    "decodability": "recombine.instruments.decodability:Decodability",
+    "erasure": "recombine.instruments.erasure:Erasure",
+}
+
+__getattr__, __all__ = lazy(
+    __name__,
+    {
+        "Decodability": "recombine.instruments.decodability",
+        "Erasure": "recombine.instruments.erasure",
+        "Generalization": "recombine.instruments.generalization",
+        "Instrument": "recombine.instruments._instrument",
+        "Reading": "recombine.instruments._instrument",
+        "Subject": "recombine.instruments.subject",
+        "check_instrument": "recombine.instruments.check",
+    },
+)

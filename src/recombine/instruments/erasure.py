@@ -1,0 +1,120 @@
+"""Whether what can be decoded is also used: erase one module's subspace and see what breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments.subject import Subject
+from recombine.instruments.subspaces import Erasure as Projection
+from recombine.instruments.subspaces import concept_erasure, random_subspace
+from recombine.instruments.supervised_subject import SupervisedSubject
+from recombine.seeds import host_seed
+
+
+@dataclass(frozen=True)
+class Erasure(Instrument):
+    """The loss on tasks with a module against tasks without it, once the module is erased.
+
+    In hidden layer `layer` the subspace from which a module's weight can be read linearly is
+    removed in closed form; `own` and `other` are the rises of the error (as a share of the
+    targets' variance) on tasks with and without that module. `selectivity` is own - other. The
+    same for a random subspace of equal rank, for the untrained twin, and for a planted
+    representation in which every module has its own direction and its own effect.
+    """
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "erasure"
+    needs: ClassVar[tuple[str, ...]] = ("activations", "answer")
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "planted")
+
+    rows: int = 1024
+    layer: int = 1
+    features: int = 256
+
+    def read(
+        self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]
+    ) -> Reading:
+        subject.need(self.name, *self.needs)
+        assert isinstance(subject, SupervisedSubject)
+        assert isinstance(untrained, SupervisedSubject)
+        rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
+        # As many tasks with each number of active modules, half for the fit, half to score.
+        ranks = rng.integers(0, subject.support.space.size, 2 * self.rows).astype(np.uint32)
+        batch = subject.draw(ranks, self.name, samples=4)
+        own = self._rises(subject, batch, rng, random=False)
+        numbers = {
+            "untrained": self._rises(untrained, batch, rng, random=False),
+            "random": self._rises(subject, batch, rng, random=True),
+            "planted": self._planted(subject.latents(batch), rng),
+        }
+        table = [
+            {"module": m, "own": float(o), "other": float(e)} for m, (o, e) in enumerate(zip(*own, strict=True))
+        ]  # fmt: skip
+        controls = {name: _means(*found) for name, found in numbers.items()}
+        values = _means(*own)
+        values["beyond_random"] = values["selectivity"] - controls["random"]["selectivity"]
+        return Reading(values, controls, {"modules": table})
+
+    def _rises(
+        self, subject: SupervisedSubject, batch, rng: np.random.Generator, *, random: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        latents = subject.latents(batch)
+        width = subject.learner.model.width
+        hidden = np.asarray(subject.hidden(batch, self.layer))
+        padding = hidden.shape[-1] - width
+        features = hidden[..., :width].astype(np.float64)
+        fit = features[: self.rows, 0]
+        before = _error(subject.answer_from(self.layer, hidden[self.rows :]), batch.targets)
+        variance = float(np.var(np.asarray(batch.targets[self.rows :])))
+        rises = []
+        for module in range(latents.shape[1]):
+            erase: Projection = concept_erasure(fit, latents[: self.rows, module])
+            if random:
+                erase = random_subspace(rng, erase)
+            rest = features[self.rows :]
+            changed = rest - ((rest - erase.mean) @ erase.V.T) @ erase.U.T
+            changed = np.pad(changed, ((0, 0), (0, 0), (0, padding))).astype(np.float32)
+            after = _error(subject.answer_from(self.layer, jnp.asarray(changed)), batch.targets)
+            rises.append((after - before) / variance)
+        return _split(np.stack(rises), latents[self.rows :])
+
+    def _planted(self, latents: np.ndarray, rng: np.random.Generator):
+        modules = latents.shape[1]
+        basis, _ = np.linalg.qr(rng.standard_normal((2 * modules, modules)))
+        effects = rng.standard_normal((modules, 16))
+        features, targets = latents @ basis.T, latents @ effects
+        rises = []
+        for module in range(modules):
+            # The known direction itself: removing it must hurt this module's tasks alone.
+            direction = basis[:, module]
+            erased = features - np.outer(features @ direction, direction)
+            error = ((erased @ basis @ effects - targets) ** 2).mean(axis=1)
+            rises.append(error[self.rows :] / targets.var())
+        return _split(np.stack(rises), latents[self.rows :])
+
+
+def _error(answers, targets) -> np.ndarray:
+    rows = np.asarray(answers).shape[0]
+    return ((np.asarray(answers) - np.asarray(targets[-rows:])) ** 2).mean(axis=(1, 2))
+
+
+def _split(rises: np.ndarray, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean rise per module on tasks with it, and on tasks without it."""
+    has = (latents > 0).T
+    own = np.array([r[h].mean() if h.any() else np.nan for r, h in zip(rises, has, strict=True)])
+    other = np.array([r[~h].mean() for r, h in zip(rises, has, strict=True)])
+    return own, other
+
+
+def _means(own: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    return {
+        "own": float(np.nanmean(own)),
+        "other": float(np.nanmean(other)),
+        "selectivity": float(np.nanmean(own - other)),
+    }

@@ -1,0 +1,307 @@
+"""Training populations: many members of one program, on the device, a chunk at a time."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from recombine.families._family import pad_to
+from recombine.learners._learner import Arrays, Learner, Program
+from recombine.seeds import key_at, stream
+
+BLOCK = 10  # steps whose metrics are averaged into one point of a curve
+MOST_BLOCKS = 1_000  # points a chunk can return
+CHUNK_SECONDS = 1.0
+
+_compile_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The two programs of a population, compiled ahead, and what that took."""
+
+    advance: Any
+    evaluate: Any
+    seconds: float
+    temporary_bytes: int
+
+
+def over_members(function: Callable, groups: int, members: int) -> Callable:
+    """Maps a per-member function over a group x member rectangle, arrays by their scope.
+
+    The result takes (Arrays, state, *rest): shard arrays and `rest` are shared by all, group
+    arrays by the members of a group. A single member is not mapped at all, so that one model
+    runs as one model.
+    """
+
+    def one(member: Any, group: Any, shard: Any, state: Any, *rest: Any) -> Any:
+        return function(Arrays(member, group, shard).merged(), state, *rest)
+
+    def mapped(arrays: Arrays, state: Any, *rest: Any) -> Any:
+        nones = (None,) * len(rest)
+        if groups * members == 1:
+            first = functools.partial(jax.tree.map, lambda leaf: leaf[0])
+            result = one(first(arrays.member), first(arrays.group), arrays.shard, first(state), *rest)
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], result)
+        if groups == 1:
+            group = jax.tree.map(lambda leaf: leaf[0], arrays.group)
+            inner = jax.vmap(one, in_axes=(0, None, None, 0, *nones))
+            return inner(arrays.member, group, arrays.shard, state, *rest)
+        inner = jax.vmap(one, in_axes=(0, None, None, 0, *nones))
+        outer = jax.vmap(inner, in_axes=(0, 0, None, 0, *nones))
+        split = functools.partial(
+            jax.tree.map, lambda leaf: leaf.reshape(groups, members, *leaf.shape[1:])
+        )
+        result = outer(split(arrays.member), arrays.group, arrays.shard, split(state), *rest)
+        return jax.tree.map(lambda leaf: leaf.reshape(groups * members, *leaf.shape[2:]), result)
+
+    return mapped
+
+
+def advance_function(program: Program, groups: int, members: int) -> Callable:
+    """Runs `blocks` blocks of steps from `t`: a traced number of fixed blocks.
+
+    One compiled program serves every chunk length, and Python is entered once a chunk.
+    """
+    step = over_members(program.step, groups, members)
+
+    def advance(arrays: Arrays, state: Any, t: Array, blocks: Array) -> tuple[Any, Any]:
+        def block(number: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            state, curves = carry
+            start = t + number * BLOCK
+            state, metrics = jax.lax.scan(
+                lambda state, i: step(arrays, state, start + i), state, jnp.arange(BLOCK)
+            )
+            points = jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+            curves = jax.tree.map(lambda curve, p: curve.at[number].set(p), curves, points)
+            return state, curves
+
+        shapes = jax.eval_shape(step, arrays, state, t)[1]
+        curves = jax.tree.map(lambda s: jnp.zeros((MOST_BLOCKS, *s.shape), s.dtype), shapes)
+        return jax.lax.fori_loop(0, blocks, block, (state, curves))
+
+    return advance
+
+
+@functools.cache
+def _traced(program: Program, groups: int, members: int) -> tuple[Any, Any]:
+    jax_advance = jax.jit(advance_function(program, groups, members), donate_argnums=1)
+    jax_evaluate = jax.jit(over_members(program.evaluate, groups, members))
+    return jax_advance, jax_evaluate
+
+
+_compiled: dict[Any, Compiled] = {}
+
+
+def compile_population(
+    program: Program, groups: int, members: int, arrays: Arrays, state: Any
+) -> Compiled:
+    """Compiles (or finds) the programs of a population of these shapes."""
+    shapes = tuple(
+        (leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves((to_tree(arrays), state))
+    )
+    key = (program, groups, members, shapes)
+    # Two threads that need the same program must not both compile it.
+    with _compile_lock:
+        if key not in _compiled:
+            begun = time.perf_counter()
+            advance, evaluate = _traced(program, groups, members)
+            zero = jax.ShapeDtypeStruct((), jnp.int32)
+            built = advance.lower(arrays, state, zero, zero).compile()
+            judged = evaluate.lower(arrays, state).compile()
+            memory = built.memory_analysis()
+            _compiled[key] = Compiled(
+                built, judged, time.perf_counter() - begun,
+                int(getattr(memory, "temp_size_in_bytes", 0) or 0),
+            )  # fmt: skip
+        return _compiled[key]
+
+
+jax.tree_util.register_dataclass(
+    Arrays, data_fields=["member", "group", "shard"], meta_fields=[]
+)
+
+
+def to_tree(arrays: Arrays) -> Any:
+    return (arrays.member, arrays.group, arrays.shard)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init(program: Program, arrays: dict[str, Any], words: Array) -> Any:
+    return program.init(arrays, key_at(words, 0))
+
+
+def initial_state(learner: Learner, arrays: Arrays, precision: str) -> Any:
+    """A member's state, drawn at its natural size from its own seed, then padded."""
+    merged = arrays.merged()
+    natural, padded = learner.natural(precision), learner.program(precision)
+    state = jax.device_get(_init(natural, merged, stream(learner.init_seed, "init")))
+    if natural == padded:
+        return state
+    shapes = jax.eval_shape(padded.init, merged, jax.random.key(0))
+    return pad_to(jax.tree.map(np.asarray, state), shapes)
+
+
+@dataclass
+class Curves:
+    """What was measured along a run: per-block means and evaluations, one row per member."""
+
+    points: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+    evaluations: dict[str, list[np.ndarray]] = field(default_factory=dict)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        found = {f"points/{k}": np.concatenate(v) for k, v in self.points.items()}
+        found["steps"] = np.asarray(self.steps, np.int32)
+        found.update({f"evaluations/{k}": np.stack(v) for k, v in self.evaluations.items()})
+        return found
+
+    @staticmethod
+    def from_tensors(tensors: dict[str, np.ndarray]) -> Curves:
+        curves = Curves(steps=[int(step) for step in tensors["steps"]])
+        for name, value in tensors.items():
+            kind, _, metric = name.partition("/")
+            if kind == "points":
+                curves.points[metric] = [value]
+            elif kind == "evaluations":
+                curves.evaluations[metric] = list(value)
+        return curves
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    """Stacked on the host and sent once: no program is compiled for it."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+
+
+class Population:
+    """Members of one program in one state, which can advance, evaluate and be saved.
+
+    On the device from first to last: only curves come to the host, and states when asked for.
+    """
+
+    def __init__(self, learners: Sequence[Learner], prepared: Sequence[Arrays], precision: str,
+                 groups: int = 1):  # fmt: skip
+        self.learners = list(learners)
+        self.members = len(self.learners) // groups
+        self.groups = groups
+        self.program = self.learners[0].program(precision)
+        self.t = 0
+        self.curves = Curves()
+        states = [
+            initial_state(learner, arrays, precision)
+            for learner, arrays in zip(learners, prepared, strict=True)
+        ]
+        # Kept as the untrained control of every member; a resumed run draws the same again.
+        self.untrained = [
+            learner.weights(state) for learner, state in zip(learners, states, strict=True)
+        ]
+        self.state = _stack(states)
+        self.arrays = Arrays(
+            member=_stack([arrays.member for arrays in prepared]),
+            group=_stack([prepared[g * self.members].group for g in range(groups)]),
+            shard=jax.tree.map(jnp.asarray, prepared[0].shard),
+        )
+        self.steps = self.learners[0].steps
+        self._blocks = 1
+
+    def compile(self) -> Compiled:
+        self.compiled = compile_population(
+            self.program, self.groups, self.members, self.arrays, self.state
+        )
+        return self.compiled
+
+    @property
+    def size(self) -> int:
+        return len(self.learners)
+
+    def chunk(self, border: int) -> None:
+        """Advances by about a second, never past `border`."""
+        left = -(-(min(border, self.steps) - self.t) // BLOCK)
+        blocks = max(1, min(self._blocks, left, MOST_BLOCKS))
+        begun = time.perf_counter()
+        self.state, points = self.compiled.advance(
+            self.arrays, self.state, jnp.int32(self.t), jnp.int32(blocks)
+        )
+        points = jax.tree.map(np.asarray, points)  # waits for the device
+        seconds = time.perf_counter() - begun
+        for name, values in points.items():
+            self.curves.points.setdefault(name, []).append(values[:blocks])
+        self.t += blocks * BLOCK
+        self._blocks = max(1, min(2 * blocks, int(blocks * CHUNK_SECONDS / max(seconds, 1e-6))))
+
+    def evaluate(self) -> None:
+        found = jax.tree.map(np.asarray, self.compiled.evaluate(self.arrays, self.state))
+        self.curves.steps.append(self.t)
+        for name, values in found.items():
+            self.curves.evaluations.setdefault(name, []).append(values)
+
+    def host_state(self) -> Any:
+        return jax.tree.map(np.asarray, jax.device_get(self.state))
+
+    def restore(self, state: Any, t: int, curves: Curves) -> None:
+        self.state = jax.tree.map(jnp.asarray, state)
+        self.t, self.curves = t, curves
+
+    def running(self) -> bool:
+        """Whether any member can still learn: not finished, and not all diverged."""
+        if self.t >= self.steps:
+            return False
+        diverged = getattr(self.state, "diverged_at", None)
+        return diverged is None or bool(np.any(np.asarray(diverged) < 0))
+
+
+class HostPopulation:
+    """The same for a host-driven learner: one member whose step is ordinary Python."""
+
+    def __init__(self, learner: Learner, prepared: Arrays, log: Any):
+        self.learners = [learner]
+        self.program = learner.program()
+        self.arrays = {**prepared.merged(), "log": log}
+        self.state = self.program.init(self.arrays, key_at(stream(learner.init_seed, "init"), 0))
+        self.untrained = [learner.weights(self.state)]
+        self.steps = learner.steps
+        self.t = 0
+        self.curves = Curves()
+        self.size = 1
+
+    def compile(self) -> Compiled:
+        return Compiled(None, None, 0.0, 0)
+
+    def chunk(self, border: int) -> None:
+        begun = time.perf_counter()
+        while self.t < min(border, self.steps):
+            rows = []
+            for _ in range(BLOCK):
+                self.state, metrics = self.program.step(self.arrays, self.state, self.t)
+                rows.append(metrics)
+                self.t += 1
+            for name in rows[0]:
+                mean = np.mean([row[name] for row in rows], dtype=np.float32)
+                self.curves.points.setdefault(name, []).append(np.full((1, 1), mean))
+            if time.perf_counter() - begun > CHUNK_SECONDS:
+                break
+
+    def evaluate(self) -> None:
+        self.curves.steps.append(self.t)
+        for name, value in self.program.evaluate(self.arrays, self.state).items():
+            found = np.asarray([value], np.float32)
+            self.curves.evaluations.setdefault(name, []).append(found)
+
+    def host_state(self) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.state)
+
+    def restore(self, state: Any, t: int, curves: Curves) -> None:
+        self.state = jax.tree.map(lambda leaf: leaf[0], state)
+        self.t, self.curves = t, curves
+
+    def running(self) -> bool:
+        return self.t < self.steps

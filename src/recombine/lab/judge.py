@@ -1,0 +1,86 @@
+"""Claims against numbers: verdicts with raw and Holm-adjusted intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recombine.lab.statistics import Interval, holm_levels, verdict
+from recombine.lab.study import Claim, Evidence, NotTested, Results
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with what was found."""
+
+    claim: Claim
+    verdict: str
+    interval: Interval | None = None
+    adjusted: Interval | None = None
+    note: str = ""
+
+    def document(self) -> dict[str, Any]:
+        def numbers(interval: Interval | None) -> Any:
+            if interval is None:
+                return None
+            found = (interval.estimate, interval.low, interval.high)
+            return [None if not math.isfinite(x) else x for x in found]
+
+        return {
+            "name": self.claim.name,
+            "sentence": self.claim.sentence,
+            "criterion": self.claim.criterion,
+            "unit": self.claim.unit,
+            "verdict": self.verdict,
+            "interval": numbers(self.interval),
+            "adjusted": numbers(self.adjusted),
+            "units": 0 if self.interval is None else self.interval.units,
+            "method": "" if self.interval is None else self.interval.method,
+            "note": self.note,
+        }
+
+
+def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
+    """Every claim's verdict; intervals beside the raw ones are adjusted for the whole report."""
+    found: list[Judgement] = []
+    evidence: dict[int, Evidence] = {}
+    for number, claim in enumerate(claims):
+        try:
+            shown = claim.measure(results)
+            interval = shown.interval(LEVEL)
+        except NotTested as reason:
+            found.append(Judgement(claim, "not tested here", note=str(reason)))
+            continue
+        evidence[number] = shown
+        bounds = {
+            "at_least": claim.at_least, "at_most": claim.at_most,
+            "above": claim.above, "below": claim.below,
+        }  # fmt: skip
+        word = verdict(interval, **bounds)
+        note = shown.note
+        if word == "inconclusive" and interval.units < 5:
+            note = f"{note} Only {interval.units} {claim.unit}: five are needed.".strip()
+        found.append(Judgement(claim, word, interval, note=note))
+    p_values = [min(1.0, evidence[n].p(claims[n].threshold)) for n in evidence]
+    for number, level in zip(evidence, holm_levels(p_values), strict=True):
+        found[number] = replace(found[number], adjusted=evidence[number].interval(level))
+    return found
+
+
+def sentence(judgements: Sequence[Judgement]) -> str:
+    """The verdicts of a study in one plain sentence."""
+    tested = [j for j in judgements if j.verdict != "not tested here"]
+    if not tested:
+        return "Nothing was tested at this size."
+    counts = {
+        word: sum(j.verdict == word for j in tested)
+        for word in ("supported", "refuted", "inconclusive")
+    }
+    head = tested[0]
+    rest = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
+    first = head.claim.sentence.rstrip(".")
+    return f"{first}: {head.verdict}. Of {len(tested)} claims tested, {rest}."

@@ -1,0 +1,128 @@
+"""From cells to shards: which cells share a program and run together, by fixed rules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recombine.errors import InvalidRequest
+from recombine.lab.device import Device
+from recombine.lab.identity import node_id
+from recombine.lab.shards import Shard, check_borders
+from recombine.lab.study import Cell
+from recombine.learners._learner import Learner, Material
+
+
+@dataclass(frozen=True)
+class Feasible:
+    """A study's cells, parted into those that can exist and those that cannot, with reasons."""
+
+    cells: list[Cell]
+    infeasible: list[tuple[Cell, str]]
+
+
+def part(cells: Iterable[Cell]) -> Feasible:
+    """Checks every cell before anything compiles; equal requests are kept once."""
+    good: dict[str, Cell] = {}
+    bad: list[tuple[Cell, str]] = []
+    for cell in cells:
+        try:
+            cell.learner.check()
+            check_borders(cell.learner)
+        except InvalidRequest as reason:
+            bad.append((cell, str(reason)))
+        else:
+            good.setdefault(cell.id, cell)
+    return Feasible(list(good.values()), bad)
+
+
+def upstream_first(learners: Iterable[Learner]) -> list[dict[str, Learner]]:
+    """Learners in layers: each layer needs only the ones before it."""
+    depth: dict[str, int] = {}
+    known: dict[str, Learner] = {}
+
+    def visit(learner: Learner) -> int:
+        name = node_id(learner)
+        if name not in depth:
+            known[name] = learner
+            depth[name] = 1 + max([visit(up) for up in learner.upstream().values()], default=-1)
+        return depth[name]
+
+    for learner in learners:
+        visit(learner)
+    layers: list[dict[str, Learner]] = [{} for _ in range(1 + max(depth.values(), default=-1))]
+    for name, level in depth.items():
+        layers[level][name] = known[name]
+    return layers
+
+
+def materials(learners: Iterable[Learner]) -> dict[str, Material]:
+    """Every material the learners need, by id."""
+    return {node_id(m): m for learner in learners for m in learner.materials().values()}
+
+
+def shards(learners: Mapping[str, Learner], device: Device) -> list[Shard]:
+    """Groups cells that share a program; widths of stacks follow from sizes and device alone."""
+    alike: dict[Any, list[str]] = defaultdict(list)
+    for cell, learner in learners.items():
+        if learner.host_driven:
+            alike[("host", cell)].append(cell)
+            continue
+        precision = device.precision(getattr(learner, "precision", "auto"))
+        key = (learner.program(precision), learner.shard(), learner.steps,
+               learner.evaluate_every, learner.snapshots, precision)  # fmt: skip
+        alike[key].append(cell)
+    found: list[Shard] = []
+    for key, cells in alike.items():
+        precision = "float32" if key[0] == "host" else key[-1]
+        limit = 1 if key[0] == "host" else device.stack(parameters(learners[cells[0]], precision))
+        found += _stacks(cells, learners, limit, precision)
+    return found
+
+
+def _stacks(
+    cells: Sequence[str], learners: Mapping[str, Learner], limit: int, precision: str
+) -> list[Shard]:
+    """Stacks of one shape: rectangles of groups by members, the last one filled up if need be."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for cell in cells:
+        groups[learners[cell].group()].append(cell)
+    if len(groups) == 1:
+        count = -(-len(cells) // limit)
+        size = -(-len(cells) // count)
+        parts = [cells[i : i + size] for i in range(0, len(cells), size)]
+        return [Shard(tuple(p), 1, precision, size - len(p)) for p in parts]
+    # Groups of one size form rectangles; each group fits whole or is parted by itself.
+    found: list[Shard] = []
+    by_size: dict[int, list[list[str]]] = defaultdict(list)
+    for members in groups.values():
+        if len(members) > limit:
+            found += _stacks(members, learners, limit, precision)
+        else:
+            by_size[len(members)].append(members)
+    for size, same in by_size.items():
+        rows = max(1, limit // size)
+        for i in range(0, len(same), rows):
+            block = same[i : i + rows]
+            flat = tuple(cell for members in block for cell in members)
+            found.append(Shard(flat, len(block), precision))
+    return found
+
+
+def parameters(learner: Learner, precision: str) -> int:
+    """Numbers in a member's weights (a third of the state of a learner that uses Adam)."""
+    import jax
+    import numpy as np
+
+    program = learner.program(precision)
+    try:
+        state = jax.eval_shape(program.init, {}, jax.random.key(0))
+    except KeyError:  # its initial state is made from its arrays
+        arrays = learner.prepare({}).merged() if not learner.upstream() else None
+        if arrays is None:
+            return 1_000_000
+        state = jax.eval_shape(program.init, arrays, jax.random.key(0))
+    model = getattr(state, "model", state)
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(model))

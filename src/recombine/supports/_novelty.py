@@ -1,0 +1,166 @@
+"""How far an unseen combination is from what training saw."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt32
+from numpy.typing import ArrayLike
+
+from recombine.combinations import blocks
+from recombine.errors import InvalidRequest
+from recombine.supports.support import Support
+
+LEVELS = (
+    "nothing new inside",
+    "a new triple",
+    "a new pair",
+    "modules never linked",
+    "a new module",
+)
+"""The names of the levels of novelty, from the mildest on."""
+
+UNREACHABLE = -1
+MOST_COMPARISONS = 200_000_000
+_MOST_TRIPLES = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class Novelty:
+    """How new each combination is, in several ways; one entry a combination in every array.
+
+    - `unseen_pairs`, `unseen_triples`: how many of its pairs and triples training never showed
+      together.
+    - `rarest_usage`: in how many seen combinations its rarest module is active.
+    - `distance`: the longest of the shortest paths between its modules in the co-occurrence
+      graph; 0 for a single module, 1 if all pairs were seen, -1 (`UNREACHABLE`) if there is no
+      path or a module was never seen.
+    - `nearest`: how many modules to add or take away to reach a seen combination; None if that
+      took too many comparisons.
+    - `level`: an index into `LEVELS`. A single module that training only saw in company has
+      nothing new inside: level 0.
+    """
+
+    ranks: UInt32[np.ndarray, " n"]
+    unseen_pairs: Int[np.ndarray, " n"]
+    unseen_triples: Int[np.ndarray, " n"]
+    rarest_usage: Int[np.ndarray, " n"]
+    distance: Int[np.ndarray, " n"]
+    nearest: Int[np.ndarray, " n"] | None
+    level: Int[np.ndarray, " n"]
+
+    def counts(self) -> dict[str, int]:
+        """How many combinations there are of each level, by name."""
+        counts = np.bincount(self.level, minlength=len(LEVELS))
+        return {name: int(n) for name, n in zip(LEVELS, counts, strict=True)}
+
+
+def novelty(
+    support: Support, ranks: ArrayLike | None = None, limit: int = MOST_COMPARISONS
+) -> Novelty:
+    """The novelty of these combinations, or of all held-out ones.
+
+    `nearest` compares each with every seen combination, and is left out where that makes more
+    than `limit` comparisons.
+
+    >>> from recombine.combinations import Subsets
+    >>> support = Support(Subsets(4, 2), seen=[0, 4, 6])  # {0}, {0, 1}, {1, 2}
+    >>> novelty(support, [5, 3]).distance.tolist()  # {0, 2} by way of 1; {3} never seen
+    [2, -1]
+    """
+    space = support.space
+    given = support.held_out if ranks is None else np.asarray(ranks)
+    usage = np.append(support.usage, np.iinfo(np.int64).max)  # -1, padding, is never the rarest
+    unseen = np.pad(support.together == 0, (0, 1))
+    apart = np.pad(_paths(support), (0, 1))
+    triples = ~_seen_triples(support)
+    count = len(given)
+    pairs, threes = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    distance, rarest = np.zeros(count, np.int32), np.zeros(count, np.int64)
+    far = space.modules  # longer than any path
+    for block in blocks(count):
+        members = space.unrank(given[block])
+        rarest[block] = usage[members].min(axis=1)
+        for i, j in itertools.combinations(range(space.active), 2):
+            a, b = members[:, i], members[:, j]
+            pairs[block] += unseen[a, b]
+            distance[block] = np.maximum(distance[block], apart[a, b])
+        for inside, code in _triples(members):
+            threes[block] += inside & triples[code]
+    distance[(distance >= far) | (rarest == 0)] = UNREACHABLE
+    level = np.select(
+        [rarest == 0, distance == UNREACHABLE, pairs > 0, threes > 0], [4, 3, 2, 1], default=0
+    )
+    small = count * len(support.seen) <= limit
+    return Novelty(
+        ranks=given.astype(np.uint32),
+        unseen_pairs=pairs,
+        unseen_triples=threes,
+        rarest_usage=rarest,
+        distance=distance,
+        nearest=_nearest(support, given) if small else None,
+        level=level.astype(np.int8),
+    )
+
+
+def _paths(support: Support) -> Int[np.ndarray, "modules modules"]:
+    """Shortest path lengths in the co-occurrence graph, `modules` where there is none."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import shortest_path
+
+    paths = shortest_path(csr_array(support.together > 0), directed=False, unweighted=True)
+    return np.where(np.isinf(paths), support.space.modules, paths).astype(np.int32)
+
+
+def _triples(
+    members: Int[np.ndarray, "n active"],
+) -> Iterator[tuple[Bool[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
+    """For each way to pick three places: which rows have all three, and the triples' numbers."""
+    wide = members.astype(np.int64)
+    two, three = wide * (wide - 1) // 2, wide * (wide - 1) * (wide - 2) // 6
+    for i, j, k in itertools.combinations(range(members.shape[1]), 3):
+        inside = members[:, k] >= 0  # ascending with -1 at the end, so the last tells for all
+        yield inside, np.where(inside, wide[:, i] + two[:, j] + three[:, k], 0)
+
+
+def _seen_triples(support: Support) -> Bool[np.ndarray, " triples"]:
+    """Which triples of modules training showed together, by colexicographic number."""
+    modules = support.space.modules
+    if math.comb(modules, 3) > _MOST_TRIPLES:
+        raise InvalidRequest(
+            f"novelty keeps a table of all triples, and {modules} modules have "
+            f"{math.comb(modules, 3)}: group the modules into at most 1170"
+        )
+    seen = np.zeros(max(1, math.comb(modules, 3)), bool)
+    if support.space.active < 3:
+        return seen
+    # Only a triple whose pairs were all seen can have been: stop once these are all found.
+    met = support.together > 0
+    a, b, c = np.asarray(list(itertools.combinations(range(modules), 3))).reshape(-1, 3).T
+    possible = int(np.count_nonzero(met[a, b] & met[a, c] & met[b, c]))
+    parts = max(1, len(support.seen) // (1 << 16))
+    for start in range(parts):
+        for inside, code in _triples(support.space.unrank(support.seen[start::parts])):
+            seen[code[inside]] = True
+        if np.count_nonzero(seen) == possible:
+            break
+    return seen
+
+
+def _nearest(support: Support, ranks: np.ndarray) -> Int[np.ndarray, " n"]:
+    """The smallest symmetric difference between each combination and any seen one."""
+    space = support.space
+    nearest = np.full(len(ranks), 2 * space.active, np.int16)
+    for block in blocks(len(ranks), 1024):
+        rows = space.indicator(ranks[block]).astype(np.float32)
+        best = np.full(len(rows), np.inf, np.float32)
+        for part in blocks(len(support.seen), 1 << 13):
+            seen = space.indicator(support.seen[part]).astype(np.float32)
+            gap = seen.sum(axis=1) - 2 * (rows @ seen.T)
+            best = np.minimum(best, gap.min(axis=1))
+        nearest[block] = best + rows.sum(axis=1)
+    return nearest
