@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from recombine.combinations import NO_RANK, subset_count
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._family import Content, Family, next_bucket
 
@@ -76,7 +77,7 @@ class Hyperteacher(Family):
         if self.weights == "khot":
             values = jnp.ones(chosen.shape)
         elif self.weights == "discrete":
-            values = 0.5 + 0.1 * jax.random.randint(key, chosen.shape, 0, 6)
+            values = 0.5 + 0.1 * jax.random.randint(key, chosen.shape, 0, 6).astype(jnp.float32)
         else:
             share = jnp.where(chosen, jax.random.exponential(key, chosen.shape), 0)
             values = 0.5 + 0.5 * share / (share.sum() + 1)
@@ -100,11 +101,13 @@ class Hyperteacher(Family):
             return hidden @ content["omega"]
 
     def bucket(self) -> Hyperteacher:
-        return replace(
-            self,
-            modules=next_bucket(self.modules, (16, 32, 64)),
-            active=next_bucket(self.active, (4, 8)),
-        )
+        modules = next_bucket(self.modules, (16, 32, 64))
+        active = next_bucket(self.active, (4, 8))
+        # Ranks are uint32: where the padded space would have too many combinations, pad less.
+        sizes = ((modules, active), (modules, self.active))
+        fitting = (size for size in sizes if subset_count(*size) < NO_RANK)
+        modules, active = next(fitting, (self.modules, self.active))
+        return replace(self, modules=modules, active=active)
 
 
 def truncated_normal(

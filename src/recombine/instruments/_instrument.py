@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reading:
-    """Numbers read off a subject, the same numbers of its controls, and tables behind them."""
+    """Numbers read off a subject, the same numbers of its controls, and tables behind them, by column."""
 
     values: dict[str, float]
     controls: dict[str, dict[str, float]]
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tables: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         return {"values": self.values, "controls": self.controls, "tables": self.tables}

@@ -53,9 +53,7 @@ class Erasure(Instrument):
             "random": self._rises(subject, batch, rng, random=True),
             "planted": self._planted(subject.latents(batch), rng),
         }
-        table = [
-            {"module": m, "own": float(o), "other": float(e)} for m, (o, e) in enumerate(zip(*own, strict=True))
-        ]  # fmt: skip
+        table = {"own": [float(x) for x in own[0]], "other": [float(x) for x in own[1]]}
         controls = {name: _means(*found) for name, found in numbers.items()}
         values = _means(*own)
         values["beyond_random"] = values["selectivity"] - controls["random"]["selectivity"]

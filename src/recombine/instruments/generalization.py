@@ -12,7 +12,7 @@ from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import SupervisedSubject
 from recombine.seeds import host_seed
-from recombine.supports import LEVELS, novelty
+from recombine.supports import Support, novelty
 
 Scores = dict[str, np.ndarray]
 
@@ -44,7 +44,7 @@ class Generalization(Instrument):
         rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
         values: dict[str, float] = {}
         controls: dict[str, dict[str, float]] = {name: {} for name in self.controls}
-        tables: dict[str, list[dict[str, Any]]] = {}
+        tables: dict[str, dict[str, list[Any]]] = {}
         for kind, pool in (("seen", support.seen), ("unseen", support.held_out)):
             chosen = pool if pool.size <= self.combinations else np.sort(
                 rng.choice(pool, self.combinations, replace=False)
@@ -65,13 +65,13 @@ class Generalization(Instrument):
             named = {"untrained": twin, "shuffled": shuffled, "planted": planted}
             for control, found in named.items():
                 controls[control] |= {f"{kind}_{k}": v for k, v in summary(found).items()}
-            tables[kind] = per_combination(support, chosen, scores, self.draws)
-        for level, name in enumerate(LEVELS):
-            rows = [row for row in tables["unseen"] if row["level"] == level]
-            if rows:
-                values[f"unseen_r2_level{level}"] = _r2_of_rows(rows)
-                values[f"unseen_count_level{level}"] = len(rows)
-            del name
+            if kind == "unseen":
+                tables[kind] = per_combination(support, chosen, scores, self.draws)
+                level = np.asarray(tables[kind]["level"])[np.repeat(np.arange(chosen.size), self.draws)]
+                for found in np.unique(level):
+                    part = {k: v[level == found] for k, v in scores.items()}
+                    values[f"unseen_r2_level{found}"] = summary(part)["r2"]
+                    values[f"unseen_count_level{found}"] = int((level == found).sum() // self.draws)
         for numbers in (values, *controls.values()):
             numbers["gap"] = numbers["seen_r2"] - numbers["unseen_r2"]
         return Reading(values, controls, tables)
@@ -86,33 +86,29 @@ def summary(scores: Scores) -> dict[str, float]:
 
 
 def per_combination(
-    support: Any, chosen: np.ndarray, scores: Scores, draws: int
-) -> list[dict[str, Any]]:
-    """One row a combination: its error, and how new it is to the support."""
+    support: Support, chosen: np.ndarray, scores: Scores, draws: int
+) -> dict[str, list[Any]]:
+    """One entry a combination in every column: its error, and how new it is to the support."""
     error = scores["error"].reshape(-1, draws).mean(axis=1, dtype=np.float64)
     variance = scores["variance"].reshape(-1, draws).mean(axis=1, dtype=np.float64)
     new = novelty(support, chosen)
-    sides = None if support.groups is None else np.asarray(support.groups)
-    rows = []
-    for i, rank in enumerate(chosen):
-        modules = [int(m) for m in support.space.unrank(chosen[i : i + 1])[0] if m >= 0]
-        row = {
-            "rank": int(rank),
-            "size": len(modules),
-            "error": float(error[i]),
-            "variance": float(variance[i]),
-            "level": int(new.level[i]),
-            "unseen_pairs": int(new.unseen_pairs[i]),
-            "unseen_triples": int(new.unseen_triples[i]),
-            "rarest_usage": int(new.rarest_usage[i]),
-            "distance": int(new.distance[i]),
-            "nearest": None if new.nearest is None else int(new.nearest[i]),
-        }
-        if sides is not None:
-            row["across"] = len({bool(sides[m]) for m in modules}) > 1
-        rows.append(row)
-    return rows
-
-
-def _r2_of_rows(rows: list[dict[str, Any]]) -> float:
-    return 1 - sum(row["error"] for row in rows) / sum(row["variance"] for row in rows)
+    columns = {
+        "rank": chosen,
+        "size": support.space.sizes(chosen),
+        "level": new.level,
+        "unseen_pairs": new.unseen_pairs,
+        "unseen_triples": new.unseen_triples,
+        "rarest_usage": new.rarest_usage,
+        "distance": new.distance,
+    }
+    if new.nearest is not None:
+        columns["nearest"] = new.nearest
+    if support.groups is not None:
+        side = np.asarray(support.groups)
+        members = support.space.indicator(chosen)
+        columns["across"] = (members[:, side].any(axis=1) & members[:, ~side].any(axis=1)).astype(int)
+    table: dict[str, list[Any]] = {name: [int(x) for x in found] for name, found in columns.items()}
+    # Six digits are more than the sampling noise leaves, and keep the store small.
+    table["error"] = [float(f"{x:.6g}") for x in error]
+    table["variance"] = [float(f"{x:.6g}") for x in variance]
+    return table

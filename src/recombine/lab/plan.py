@@ -77,7 +77,7 @@ def shards(learners: Mapping[str, Learner], device: Device) -> list[Shard]:
     found: list[Shard] = []
     for key, cells in alike.items():
         precision = "float32" if key[0] == "host" else key[-1]
-        limit = 1 if key[0] == "host" else device.stack(parameters(learners[cells[0]], precision))
+        limit = 1 if key[0] == "host" else device.stack(learners[cells[0]].size)
         found += _stacks(cells, learners, limit, precision)
     return found
 
@@ -109,20 +109,3 @@ def _stacks(
             flat = tuple(cell for members in block for cell in members)
             found.append(Shard(flat, len(block), precision))
     return found
-
-
-def parameters(learner: Learner, precision: str) -> int:
-    """Numbers in a member's weights (a third of the state of a learner that uses Adam)."""
-    import jax
-    import numpy as np
-
-    program = learner.program(precision)
-    try:
-        state = jax.eval_shape(program.init, {}, jax.random.key(0))
-    except KeyError:  # its initial state is made from its arrays
-        arrays = learner.prepare({}).merged() if not learner.upstream() else None
-        if arrays is None:
-            return 1_000_000
-        state = jax.eval_shape(program.init, arrays, jax.random.key(0))
-    model = getattr(state, "model", state)
-    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(model))

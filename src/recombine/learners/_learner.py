@@ -119,6 +119,11 @@ class Learner(abc.ABC):
         return ""
 
     @property
+    def size(self) -> int:
+        """Numbers in one member's weights; how many members are stacked follows from it."""
+        return 100_000
+
+    @property
     def init_seed(self) -> int:
         return 0
 

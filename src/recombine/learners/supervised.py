@@ -166,6 +166,12 @@ class Supervised(Learner):
         return self.evaluation_every
 
     @property
+    def size(self) -> int:
+        return self.model.bucket().parameters(
+            self.encoding.size(self.family), self.family.input_size, self.family.output_size
+        )
+
+    @property
     def init_seed(self) -> int:
         return self.seeds.init
 

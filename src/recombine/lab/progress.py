@@ -1,0 +1,91 @@
+"""What a person sees while work goes on: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+
+LINE_SECONDS = 15.0
+
+
+@dataclass
+class Watch:
+    """Collects progress from worker threads; `draw` is called now and then by the main thread.
+
+    Work is counted in steps of all shards together, so the estimate holds for the whole run.
+    """
+
+    quiet: bool = False
+    title: str = ""
+    total: int = 0
+    done: dict[str, int] = field(default_factory=dict)
+    doing: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    _begun: float = 0.0
+    _base: int = 0
+    _last: float = 0.0
+    _bar: object = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, title: str, weights: dict[str, int]) -> None:
+        """`weights` gives each shard's share of the work: its steps times its members."""
+        with self._lock:
+            self.title, self.weights = title, dict(weights)
+            self.total = sum(weights.values())
+            self.done, self.doing = {}, {}
+            self._begun, self._base, self._last = time.monotonic(), 0, 0.0
+
+    def __call__(self, shard: str, done: int, total: int, doing: str) -> None:
+        with self._lock:
+            part = self.weights.get(shard, total) * done // max(total, 1)
+            if shard not in self.done:
+                self._base += part  # resumed work is done already, and says nothing of the pace
+            self.done[shard], self.doing[shard] = part, doing
+
+    def finish(self, shard: str) -> None:
+        with self._lock:
+            self.done[shard] = self.weights.get(shard, 0)
+            self.doing.pop(shard, None)
+
+    def line(self) -> str:
+        with self._lock:
+            done = sum(self.done.values())
+            seconds = time.monotonic() - self._begun
+            fresh = done - self._base
+            left = (self.total - done) * seconds / fresh if fresh > 0 else None
+            busy = sorted(set(self.doing.values()))
+            share = 100 * done / max(self.total, 1)
+            estimate = f", about {duration(left)} left" if left is not None else ""
+            what = f" ({', '.join(busy)})" if busy else ""
+            return f"{self.title}: {share:.0f} %{estimate}{what}"
+
+    def draw(self, *, last: bool = False) -> None:
+        if self.quiet or self.total == 0:
+            return
+        if sys.stderr.isatty():
+            width = 100
+            print("\r" + self.line()[:width].ljust(width), end="\n" if last else "",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        elif last or time.monotonic() - self._last > LINE_SECONDS:
+            self._last = time.monotonic()
+            print(self.line(), file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """A time people can read.
+
+    >>> duration(95), duration(7300)
+    ('1 min 35 s', '2 h 02 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,151 @@
+"""Running a study from its first round to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from recombine._lazy import load
+from recombine.errors import unknown
+from recombine.instruments._instrument import Reading
+from recombine.lab import execute
+from recombine.lab.identity import canonical, node_id, revive
+from recombine.lab.judge import Judgement, judge
+from recombine.lab.plan import Feasible, part
+from recombine.lab.store import Store
+from recombine.lab.study import Cell, ReadingRequest, Results, Row, Study
+from recombine.studies import REGISTRY
+
+
+def study_named(name: str) -> Study:
+    """The study behind a name."""
+    if name not in REGISTRY:
+        raise unknown("study", name, REGISTRY)
+    return load(REGISTRY[name])()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command asks for: a study at a preset with some values set by hand."""
+
+    study: Study
+    preset: str = "quick"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def grid(self) -> Any:
+        return self.study.grid(self.preset, self.settings)
+
+    @property
+    def name(self) -> str:
+        """A name for plans and reports: the preset, and a mark where values were set by hand."""
+        mark = f"-{node_id(canonical(self.grid))[:8]}" if self.settings else ""
+        return f"{self.study.name}-{self.preset}{mark}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of a study in a store: its rows, what is missing, and the verdicts."""
+
+    request: Request
+    results: Results
+    judgements: list[Judgement]
+    infeasible: list[tuple[Cell, str]]
+    missing: int
+    failed: list[tuple[str, str]]
+
+    @property
+    def finished(self) -> bool:
+        return self.missing == 0
+
+
+def run(request: Request, session: execute.Session) -> Outcome:
+    """Trains, reads and judges; what the store has already is not done again."""
+    number, done = 0, []
+    for feasible in _rounds(request, session.store, write=True):
+        learners = execute.needed_cells(feasible.cells)
+        name = f"{request.name}-round{number}"
+        execute.train(session, name, learners)
+        execute.read(session, feasible.cells)
+        done += feasible.cells
+        number += 1
+    return collect(request, session.store)
+
+
+def collect(request: Request, store: Store) -> Outcome:
+    """The state of a study, from the store alone."""
+    cells: list[Cell] = []
+    infeasible: list[tuple[Cell, str]] = []
+    for feasible in _rounds(request, store, write=False):
+        cells += feasible.cells
+        infeasible += feasible.infeasible
+    rows, missing, failed = gather_rows(store, cells)
+    results = Results(rows)
+    judgements = judge(request.study.claims(request.grid), results)
+    return Outcome(request, results, judgements, infeasible, missing, failed)
+
+
+def _rounds(request: Request, store: Store, *, write: bool):
+    """Round after round; each later one is committed before its cells run."""
+    grid = request.grid
+    feasible = part(request.study.cells(grid))
+    yield feasible
+    cells = list(feasible.cells)
+    for number in range(1, 100):
+        rows, missing, _ = gather_rows(store, cells)
+        if missing:
+            return
+        key = node_id(
+            {"study": request.study.name, "grid": canonical(grid), "round": number,
+             "after": [cell.id for cell in cells]}
+        )  # fmt: skip
+        if store.has("round", key):
+            stored = store.document("round", key, "cells")
+            following = [
+                Cell(revive(c["learner"]), c["labels"], revive(c["instruments"])) for c in stored
+            ]
+        else:
+            following = request.study.next_cells(grid, Results(rows), number)
+            if not following:
+                return
+            if write:
+                document = [
+                    {"learner": canonical(c.learner), "labels": dict(c.labels),
+                     "instruments": canonical(c.instruments)}
+                    for c in following
+                ]  # fmt: skip
+                store.commit(
+                    "round", key, request={"study": request.study.name, "round": number},
+                    documents={"cells": document},
+                )  # fmt: skip
+        feasible = part(following)
+        yield feasible
+        cells += feasible.cells
+
+
+def gather_rows(
+    store: Store, cells: list[Cell]
+) -> tuple[list[Row], int, list[tuple[str, str]]]:
+    """Finished cells as rows; how many are missing; which failed and why."""
+    rows, missing, failed = [], 0, []
+    for cell in cells:
+        requests = {i.name: node_id(ReadingRequest(cell.id, i)) for i in cell.instruments}
+        if store.has("cell", cell.id) and all(
+            store.has("reading", name) for name in requests.values()
+        ):
+            readings = {
+                name: Reading.from_document(store.document("reading", node, "reading"))
+                for name, node in requests.items()
+            }
+            summary = store.document("cell", cell.id, "summary")
+            device = store.manifest("cell", cell.id)["device"]
+            rows.append(Row(cell.labels, cell.id, summary, readings, device))
+            continue
+        missing += 1
+        for kind, node in [("cell", cell.id), *[("reading", n) for n in requests.values()]]:
+            failure = store.failure(kind, node)
+            if failure is not None:
+                failed.append((f"{kind} {node[:10]} ({execute.describe(cell.labels)})",
+                               failure["reason"]))  # fmt: skip
+    return rows, missing, failed

@@ -1,0 +1,9 @@
+"""What we ask: one file a question."""
+
+REGISTRY = {
+    "data-scaling": "recombine.studies.data_scaling:DataScaling",
+    "model-scaling": "recombine.studies.model_scaling:ModelScaling",
+    "coverage": "recombine.studies.coverage:Coverage",
+    "decodability": "recombine.studies.decodability:DecodabilityStudy",
+    "boundary": "recombine.studies.boundary:Boundary",
+}

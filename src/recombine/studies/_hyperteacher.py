@@ -1,0 +1,176 @@
+"""What the hyperteacher studies share: how a cell is put together, and how rows become figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recombine._lazy import load
+from recombine.encodings import REGISTRY as ENCODINGS
+from recombine.errors import unknown
+from recombine.families.hyperteacher import Hyperteacher
+from recombine.instruments._instrument import Instrument
+from recombine.instruments.generalization import Generalization
+from recombine.lab.statistics import matched, mean_interval
+from recombine.lab.study import Cell, NotTested, Results, Row
+from recombine.learners.supervised import Supervised
+from recombine.models.mlp import MLP
+from recombine.report.document import Table
+from recombine.report.figures import Series
+from recombine.seeds import Seeds
+from recombine.supports import SupportRule
+
+SOURCE = "Redhardt, Akram and Schug, Scaling can lead to compositional generalization, 2025"
+
+# A cell whose seen score is below this has not learnt its training tasks: it is undertrained and
+# speaks neither for nor against generalization.
+SEEN_FLOOR = 0.9
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast networks learn at a preset; shared by studies so they share cells."""
+
+    steps: int
+    learning_rate: float = 3e-4
+    tasks: int = 128
+    samples: int = 16
+    evaluations: int = 10
+
+
+# Small steps at a higher rate: on two CPU cores the effect must show within two minutes.
+SMOKE = Training(40, 3e-3, 16, 4, 2)
+QUICK = Training(1_500, 3e-3, 64, 8, 10)
+STANDARD = Training(30_000, 3e-4, 128, 16, 30)
+PAPER = Training(300_000, 3e-4, 128, 16, 300)
+TRAINING = {"smoke": SMOKE, "quick": QUICK, "standard": STANDARD, "paper": PAPER}
+
+
+def cell(
+    training: Training,
+    *,
+    modules: int = 16,
+    active: int = 3,
+    width: int = 256,
+    depth: int = 4,
+    rule: str = "random",
+    held_out: float = 0.25,
+    encoding: str = "identity",
+    seed: int = 0,
+    instruments: tuple[Instrument, ...] = (Generalization(),),
+    **labels: Any,
+) -> Cell:
+    """A cell of the hyperteacher studies: everything is drawn anew for each seed."""
+    if encoding not in ENCODINGS:
+        raise unknown("encoding", encoding, ENCODINGS)
+    learner = Supervised(
+        family=Hyperteacher(modules=modules, active=active),
+        support=SupportRule(rule=rule, held_out=held_out),
+        encoding=load(ENCODINGS[encoding])(),
+        model=MLP(width=width, depth=depth),
+        seeds=Seeds.all(seed),
+        training_steps=training.steps,
+        tasks=training.tasks,
+        samples=training.samples,
+        learning_rate=training.learning_rate,
+        evaluation_every=max(10, training.steps // training.evaluations // 10 * 10),
+    )
+    known = {
+        "modules": modules, "active": active, "width": width, "depth": depth, "rule": rule,
+        "held_out": held_out, "encoding": encoding, "seed": seed,
+    }  # fmt: skip
+    return Cell(learner, {**known, **labels}, instruments)
+
+
+def seen(row: Row) -> float:
+    return row.value("generalization", "seen_r2")
+
+
+def unseen(row: Row) -> float:
+    return row.value("generalization", "unseen_r2")
+
+
+def gap(row: Row) -> float:
+    return row.value("generalization", "gap")
+
+
+def trained(results: Results) -> Results:
+    """Rows that learnt their training tasks."""
+    return Results([row for row in results if seen(row) >= SEEN_FLOOR])
+
+
+def unseen_at_matched(row: Row, at: float) -> float:
+    """Unseen R² when the learning curve first reached a seen R² of `at`; NaN if it never did."""
+    return matched(row.curve("seen_r2")[1], row.curve("unseen_r2")[1], at)
+
+
+def require(values: np.ndarray, what: str, least: int = 2) -> np.ndarray:
+    """The values, or a polite refusal to test a claim on too little."""
+    if len(values) < least:
+        raise NotTested(f"{what}: only {len(values)} usable at this size, {least} are needed.")
+    return values
+
+
+def require_labels(results: Results, **wanted: Any) -> Results:
+    """The rows with these labels, or a refusal that says what the preset lacks."""
+    found = results.where(**wanted)
+    if not found:
+        missing = ", ".join(f"{name} {value}" for name, value in wanted.items())
+        raise NotTested(f"Not part of this preset: {missing}.")
+    return found
+
+
+def series_over(
+    results: Results, x: str, number: Callable[[Row], float], name: str
+) -> Series:
+    """The mean over seeds with its interval, for each value of label `x`."""
+    xs, ys, lows, highs = [], [], [], []
+    for value in results.labels(x):
+        rows = [row for row in results.where(**{x: value}) if not row.diverged]
+        numbers = np.asarray([number(row) for row in rows])
+        numbers = numbers[np.isfinite(numbers)]
+        if numbers.size == 0:
+            continue
+        interval = mean_interval(numbers)
+        finite = np.isfinite([interval.low, interval.high]).all()
+        xs.append(value)
+        ys.append(interval.estimate)
+        lows.append(interval.low if finite else None)
+        highs.append(interval.high if finite else None)
+    return Series(name, xs, ys, lows, highs)
+
+
+def score_table(results: Results, by: Sequence[str], title: str = "Scores") -> Table:
+    """Seen, unseen and gap for each setting, with intervals and the untrained twin."""
+    rows: list[list[Any]] = []
+    for setting in sorted({tuple(row.labels[name] for name in by) for row in results}):
+        chosen = results.where(**dict(zip(by, setting, strict=True)))
+        cells: list[Any] = list(setting)
+        for name in ("seen_r2", "unseen_r2", "gap"):
+            values = chosen.values("generalization", name)
+            cells.append(interval_text(values))
+        twin = chosen.values("generalization", "unseen_r2", "untrained")
+        cells.append(float(np.mean(twin)) if twin.size else None)
+        cells += [len(chosen), chosen.diverged]
+        fitted = chosen.values("generalization", "seen_r2")
+        cells.append("undertrained" if fitted.size and fitted.mean() < SEEN_FLOOR else "")
+        rows.append(cells)
+    columns = [*by, "seen R²", "unseen R²", "gap", "untrained unseen R²", "cells", "diverged", ""]
+    return Table(
+        title, columns, rows,
+        "Means with 95 % intervals over seeds; diverged members are counted, not averaged. "
+        f"Undertrained: mean seen R² below {SEEN_FLOOR}.",
+    )  # fmt: skip
+
+
+def interval_text(values: np.ndarray) -> str:
+    """A mean with its interval as people write it."""
+    if values.size == 0:
+        return "–"
+    found = mean_interval(values)
+    if not np.isfinite([found.low, found.high]).all():
+        return f"{found.estimate:.3f}"
+    return f"{found.estimate:.3f} [{found.low:.3f}, {found.high:.3f}]"

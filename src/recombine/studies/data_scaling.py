@@ -1,0 +1,262 @@
+"""Does the score on unseen combinations grow with what training covers?
+
+`recombine run data-scaling --preset standard` trains networks on more or fewer of the combinations
+of M modules, at most K at a time, and looks at those held out. Expected: at held-out .25 the unseen
+R² is close to the seen one; towards .98 it breaks while the seen score stays high.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from recombine.lab.statistics import least_squares
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Study
+from recombine.report.document import Section
+from recombine.report.figures import Grid as HeatGrid
+from recombine.report.figures import Series, curves, heat_maps
+from recombine.studies import _hyperteacher as base
+from recombine.studies._hyperteacher import gap, seen, series_over, unseen
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Module counts by combination sizes by held-out shares, and a headline at larger width."""
+
+    training: str = "quick"
+    modules: tuple[int, ...] = (8,)
+    active: tuple[int, ...] = (3,)
+    held_out: tuple[float, ...] = (0.25, 0.75, 0.9)
+    width: tuple[int, ...] = (64, 128)
+    depth: int = 2
+    seeds: int = 3
+    headline_width: int = 0  # 0: no headline
+    headline_held_out: tuple[float, ...] = (0.25, 0.98)
+    headline_seeds: tuple[int, ...] = (5, 10)
+
+
+class DataScaling(Study):
+    """Scaling with data: more combinations trained, more combinations mastered?"""
+
+    name = "data-scaling"
+    question = "Does the score on unseen combinations grow with what training covers?"
+    source = base.SOURCE
+    cost = "quick: 1.5 min on two CPU cores; standard: about 5 min on one H200"
+    not_shown = (
+        "Whether larger networks or longer training would mend the failures at high held-out "
+        "shares: see model-scaling.",
+        "Anything about families other than the hyperteacher.",
+        "Whether the combinations are covered well or badly at equal number: see coverage.",
+    )
+    presets: ClassVar = {
+        "smoke": Grid("smoke", (6,), (2,), (0.25, 0.5), (16,), 2, 2),
+        "quick": Grid(),
+        "standard": Grid(
+            "standard", (8, 16, 24), (2, 3, 4), (0.25, 0.5, 0.75, 0.9, 0.95, 0.98), (256,), 4, 5,
+            1024, (0.25, 0.9, 0.95, 0.98), (5, 5, 10, 10),
+        ),
+        "paper": Grid(
+            "paper", (8, 16, 24, 32), (2, 3, 4, 5, 6, 7),
+            (0.125, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99), (1024,), 4, 3,
+        ),
+    }  # fmt: skip
+
+    def cells(self, grid: Grid) -> list[Cell]:
+        training = base.TRAINING[grid.training]
+        common = {"depth": grid.depth}
+        found = [
+            base.cell(training, modules=m, active=k, held_out=f, width=w, seed=s, **common)
+            for w in grid.width
+            for m in grid.modules
+            for k in grid.active
+            for f in grid.held_out
+            for s in range(grid.seeds)
+        ]
+        if grid.headline_width:
+            found += [
+                base.cell(training, held_out=f, width=grid.headline_width, seed=s, **common)
+                for f, seeds in zip(grid.headline_held_out, grid.headline_seeds, strict=True)
+                for s in range(seeds)
+            ]
+        return found
+
+    def claims(self, grid: Grid) -> list[Claim]:
+        top = grid.headline_width or max(grid.width)
+        low, high = min(grid.held_out), max(grid.held_out)
+        m, k = grid.modules[len(grid.modules) // 2], grid.active[len(grid.active) // 2]
+        if grid.headline_width:
+            m, k = 16, 3
+            low, high = min(grid.headline_held_out), max(grid.headline_held_out)
+        place = {"modules": m, "active": k, "width": top}
+        where = f"{m} modules, at most {k} at a time, width {top}"
+
+        def at(share: float, number):
+            def measure(results: Results) -> Evidence:
+                rows = base.require_labels(results, **place, held_out=share)
+                return Evidence.of_values([number(r) for r in rows if not r.diverged])
+
+            return measure
+
+        return [
+            Claim(
+                "covered combinations are enough",
+                f"With {low:g} of the combinations held out ({where}), unseen R² is at least .98",
+                at(low, unseen), at_least=0.98,
+            ),
+            Claim(
+                "too few combinations are not",
+                f"With {high:g} held out, unseen R² stays below .8",
+                at(high, unseen), below=0.8,
+            ),
+            Claim(
+                "the failure is not a failure to fit",
+                f"With {high:g} held out, seen R² is at least .98",
+                at(high, seen), at_least=0.98,
+            ),
+            Claim(
+                "the gap closes with data",
+                "The gap between seen and unseen R² falls with the logarithm of the number of "
+                "trained combinations (slope within each family size)",
+                self._gap_slope, below=0.0,
+            ),
+            Claim(
+                "also at matched seen score",
+                "At the step where seen R² first reaches .95, unseen R² is higher with the "
+                f"smallest than with the largest held-out share ({where})",
+                self._matched(place, low, high), above=0.0,
+            ),
+            Claim(
+                "more modules help at equal share",
+                f"At an equal held-out share of .9, unseen R² is higher with {max(grid.modules)} "
+                f"modules than with {min(grid.modules)} (at most {k} at a time)",
+                self._more_modules(grid, k), above=0.0,
+            ),
+        ]  # fmt: skip
+
+    @staticmethod
+    def _gap_slope(results: Results) -> Evidence:
+        """The slope of gap on log2(trained combinations), family sizes and widths as intercepts."""
+        rows = [row for row in base.trained(results) if not row.diverged]
+        families = sorted({(r.labels["modules"], r.labels["active"], r.labels["width"]) for r in rows})
+        seeds = np.array([row.labels["seed"] for row in rows])
+        if len(set(seeds)) < 2 or len(rows) < len(families) + 3:
+            raise NotTested("Too few trained networks to fit a slope.")
+        from recombine.combinations import Subsets
+
+        def trained_count(row) -> float:
+            size = Subsets(row.labels["modules"], row.labels["active"]).size
+            return math.log2(size - int(size * row.labels["held_out"]))
+
+        dummies = np.array([
+            [float((r.labels["modules"], r.labels["active"], r.labels["width"]) == f) for f in families]
+            for r in rows
+        ])  # fmt: skip
+        columns = np.column_stack([[trained_count(row) for row in rows], dummies])
+        names = ["slope", *[str(f) for f in families]]
+        y = np.array([gap(row) for row in rows])
+        return Evidence.of_interval(
+            lambda level: least_squares(
+                y, columns, names, cluster=seeds, intercept=False, level=level
+            )["slope"].interval,
+            f"{len(rows)} trained networks; undertrained ones are left out.",
+        )
+
+    @staticmethod
+    def _matched(place: dict, low: float, high: float):
+        def measure(results: Results) -> Evidence:
+            values = results.paired(
+                "seed", {**place, "held_out": high}, {**place, "held_out": low},
+                lambda row: base.unseen_at_matched(row, 0.95),
+            )  # fmt: skip
+            return Evidence.of_values(base.require(values, "Networks that reach seen R² .95"))
+
+        return measure
+
+    @staticmethod
+    def _more_modules(grid: Grid, k: int):
+        def measure(results: Results) -> Evidence:
+            if len(grid.modules) < 2 or 0.9 not in grid.held_out:
+                raise NotTested("Needs two numbers of modules and a held-out share of .9.")
+            first, last = min(grid.modules), max(grid.modules)
+            same = {"active": k, "held_out": 0.9, "width": grid.width[0]}
+            values = base.trained(results).paired(
+                "seed", {**same, "modules": first}, {**same, "modules": last}, unseen
+            )
+            return Evidence.of_values(base.require(values, "Pairs of trained networks"))
+
+        return measure
+
+    def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
+        widths = results.labels("width")
+        m, k = (16, 3) if grid.headline_width else (grid.modules[0], grid.active[0])
+        main = results.where(modules=m, active=k)
+        lines = []
+        for width in widths:
+            rows = main.where(width=width)
+            lines.append(series_over(rows, "held_out", unseen, f"unseen, width {width}"))
+            lines.append(series_over(rows, "held_out", seen, f"seen, width {width}"))
+        found = [
+            Section(
+                "Unseen and seen against the held-out share",
+                f"{m} modules, at most {k} at a time.",
+                (curves("R² by held-out share", "held-out share", "R²", lines,
+                        y_range=(-0.1, 1.02), references=[(0.98, "criterion .98")],
+                        caption="Means over seeds with 95 % intervals."),),
+            )
+        ]  # fmt: skip
+        if len(grid.modules) * len(grid.active) > 1:
+            found.append(self._maps(grid, results))
+        learning = [
+            series_over_steps(main.where(width=w, held_out=f), f"width {w}, held-out {f:g}")
+            for w in widths[-1:]
+            for f in main.where(width=w).labels("held_out")
+        ]
+        found.append(
+            Section(
+                "Along training",
+                "Unseen R² at each evaluation.",
+                (curves("Unseen R² along training", "step", "unseen R²", learning,
+                        y_range=(-0.1, 1.02)),),
+                (base.score_table(results, ("modules", "active", "width", "held_out")),),
+            )
+        )  # fmt: skip
+        return found
+
+    @staticmethod
+    def _maps(grid: Grid, results: Results) -> Section:
+        grids = []
+        for share in grid.held_out:
+            values = []
+            for m in grid.modules:
+                line = []
+                for k in grid.active:
+                    chosen = results.where(
+                        modules=m, active=k, held_out=share, width=grid.width[0]
+                    ).values("generalization", "unseen_r2")
+                    line.append(float(chosen.mean()) if chosen.size else None)
+                values.append(line)
+            grids.append(
+                HeatGrid(f"held-out {share:g}", [str(m) for m in grid.modules],
+                         [str(k) for k in grid.active], values)
+            )  # fmt: skip
+        figure = heat_maps(
+            "Unseen R² by modules and combination size", grids, row_label="modules M",
+            column_label="at most K active", value_label="unseen R²", scale=(0.0, 1.0),
+        )  # fmt: skip
+        return Section("Modules by combination size", "", (figure,))
+
+
+def series_over_steps(results: Results, name: str) -> Series:
+    """Mean unseen R² over seeds at each evaluation step."""
+    rows = [row for row in results if not row.diverged]
+    if not rows:
+        return Series(name, [], [])
+    length = min(len(row.curve("unseen_r2")[1]) for row in rows)
+    steps = rows[0].curve("unseen_r2")[0][:length]
+    stacked = np.stack([row.curve("unseen_r2")[1][:length] for row in rows])
+    return Series(name, steps.tolist(), stacked.mean(axis=0).tolist())
+

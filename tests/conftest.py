@@ -1,0 +1,45 @@
+"""What holds for every test: compiled programs are kept on disk, and nobody calls out."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+CACHE = os.environ.setdefault("RECOMBINE_CACHE", str(_home / "recombine" / "compiled-for-tests"))
+# Read by jax when it is imported, here and in child processes, so that tests that need no jax do
+# not pay for importing it. Only compilations longer than this many seconds are kept.
+if CACHE != "off":
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", CACHE)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+# A shared machine makes any deadline flaky; what is slow is seen with --durations.
+settings.register_profile("recombine", deadline=None)
+settings.load_profile("recombine")
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails a test that reaches beyond this machine."""
+    connect = socket.socket.connect
+
+    def local_only(self: socket.socket, address):
+        host = address[0] if isinstance(address, tuple) else ""
+        if self.family != socket.AF_UNIX and host not in ("127.0.0.1", "::1", "localhost"):
+            raise OSError(f"a test tried to reach {address}: tests make no network requests")
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+@pytest.fixture
+def strict_types():
+    """No silent change of dtype in our own arithmetic (optax's Adam does not allow it while training)."""  # noqa: E501
+    import jax
+
+    with jax.numpy_dtype_promotion("strict"):
+        yield
