@@ -123,14 +123,14 @@ def _draw(
 
 @jax.jit
 def _answer(model: Any, codes: Array, inputs: Array) -> Array:
-    return jax.vmap(model)(codes, inputs)
+    return model(codes, inputs)
 
 
 @jax.jit
 def _activations(model: Any, codes: Array, inputs: Array) -> dict[str, Array]:
-    return jax.vmap(model.activations)(codes, inputs)
+    return model.activations(codes, inputs)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _continue(layer: int, model: Any, hidden: Array) -> Array:
-    return jax.vmap(lambda h: model.continue_from(layer, h))(hidden)
+    return model.continue_from(layer, hidden)

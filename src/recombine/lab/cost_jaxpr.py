@@ -15,12 +15,12 @@ from jax.extend import core
 # 2 additions to start, 20 rounds of 5 operations, 5 key injections of 3, 1 to join the halves.
 THREEFRY = 118
 # Operations that only move or rename numbers.
-MOVES = frozenset(
-    "reshape squeeze expand_dims broadcast_in_dim transpose slice dynamic_slice pad concatenate rev "
-    "convert_element_type bitcast_convert_type iota copy copy_p gather dynamic_update_slice "
-    "random_wrap random_unwrap random_seed stop_gradient optimization_barrier split tie_in "
-    "device_put sharding_constraint full empty create_token".split()
-)
+MOVES = frozenset({
+    "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "split", "pad",
+    "dynamic_slice", "dynamic_update_slice", "gather", "concatenate", "rev", "iota", "copy",
+    "copy_p", "convert_element_type", "bitcast_convert_type", "random_wrap", "random_unwrap",
+    "random_seed", "stop_gradient", "optimization_barrier", "device_put", "sharding_constraint",
+})  # fmt: skip
 # Rational approximations that XLA expands; everything else elementwise counts one.
 WEIGHTS = {"erf_inv": 30, "erf": 20, "erfc": 20, "lgamma": 40, "digamma": 40, "logistic": 3}
 LOOPS = frozenset(("scan", "while", "cond"))

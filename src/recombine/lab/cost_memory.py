@@ -8,23 +8,39 @@ from dataclasses import dataclass
 from recombine.lab.cost_jaxpr import LOOPS, Flat, Operation, Value
 
 # The same numbers under another shape: no bytes move.
-VIEWS = frozenset(
-    "reshape squeeze expand_dims bitcast_convert_type random_wrap random_unwrap copy_p "
-    "stop_gradient optimization_barrier sharding_constraint".split()
-)
+VIEWS = frozenset({
+    "reshape", "squeeze", "expand_dims", "bitcast_convert_type", "random_wrap", "random_unwrap",
+    "copy_p", "stop_gradient", "optimization_barrier", "sharding_constraint",
+})  # fmt: skip
 # Kernels of their own, which read whole arrays: what feeds them has to exist.
-CLOSED = LOOPS | frozenset(
-    "dot_general conv_general_dilated sort top_k gather random_bits random_split random_fold_in "
-    "threefry2x32 cholesky lu qr geqrf householder_product eigh eig svd triangular_solve fft "
-    "custom_call pure_callback io_callback".split()
-)
-# Cheap to read through but computed into an array: their inputs may be fused, their results not.
+CLOSED = LOOPS | frozenset({
+    "dot_general", "conv_general_dilated", "sort", "top_k", "gather", "dynamic_slice", "fft",
+    "random_bits", "random_split", "random_fold_in", "threefry2x32", "cholesky", "lu", "qr",
+    "geqrf", "householder_product", "eigh", "eig", "svd", "triangular_solve", "pure_callback",
+    "io_callback",
+})  # fmt: skip
+# Computed into an array, though what feeds them may be fused.
 FOLDS = ("reduce", "arg", "cum", "scatter", "dynamic_update_slice")
+# They touch only the rows they fetch or change.
+ROWS = ("gather", "dynamic_slice", "scatter", "dynamic_update_slice")
 # Too dear to compute again in each of several consumers.
-DEAR = frozenset(
-    "div sqrt rsqrt exp exp2 expm1 log log1p tanh logistic erf erf_inv erfc pow sin cos tan "
-    "atan2 lgamma digamma rem cbrt".split()
-)
+DEAR = frozenset({
+    "div", "rem", "sqrt", "rsqrt", "cbrt", "pow", "exp", "exp2", "expm1", "log", "log1p", "tanh",
+    "logistic", "sin", "cos", "tan", "atan2", "erf", "erfc", "erf_inv", "lgamma", "digamma",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a kind of compiler turns a program into kernels."""
+
+    wide_bfloat16: bool  # products in bfloat16 are computed, and kept, in float32
+    transposed_products: bool  # a product over rows first lays out its left side anew
+    breadth_first: bool  # kernels run when they are ready, not when memory is least
+
+
+CPU = Rules(wide_bfloat16=True, transposed_products=True, breadth_first=True)
+ACCELERATOR = Rules(wide_bfloat16=False, transposed_products=False, breadth_first=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +49,9 @@ class Kernel:
 
     reads: frozenset[Value]
     writes: tuple[Value, ...]
-    in_place: bool  # an elementwise result may lie where a dying input lay
-    inside: int  # bytes it needs for itself: a loop's body
-    trips: int = 1
-    body_traffic: float = 0.0
+    traffic: float  # bytes it reads and writes
+    in_place: bool = False  # an elementwise result may lie where a dying input lay
+    inside: int = 0  # bytes it needs besides what it reads and writes
 
 
 @dataclass(frozen=True)
@@ -50,12 +65,11 @@ class Kernels:
     reshaped: frozenset[Value]  # inputs that are seen under another shape
 
 
-def fuse(program: Flat, wide: bool = False) -> Kernels:
+def fuse(program: Flat, rules: Rules) -> Kernels:
     """Groups operations as XLA does: elementwise chains vanish into what consumes them.
 
     A value comes into being when a closed operation makes or reads it, when the program returns
-    it, or when it is dear and has several consumers. `wide` gives bfloat16 the four bytes it
-    takes on a CPU, which multiplies in float32.
+    it, or when it is dear and has several consumers.
     """
     viewed: dict[Value, Value] = {}
     for operation in program.operations:
@@ -89,10 +103,14 @@ def fuse(program: Flat, wide: bool = False) -> Kernels:
         made = tuple(v for v in operation.writes if v in existing)
         for value in operation.writes:
             sources.setdefault(value, reads)
+        if rules.transposed_products and _over_rows(operation):
+            left = root[operation.operands[0]]
+            laid_out = Value(left)
+            order.append(Kernel(sources[left], (laid_out,), 2.0 * stored([left], rules)))
+            reads = reads - sources[left] | {laid_out}
         if made:
-            closed = operation.name in CLOSED
-            inside, traffic = _inside(operation, wide) if closed else (0, 0.0)
-            order.append(Kernel(reads, made, not closed, inside, operation.trips, traffic))
+            moved, inside = _needs(operation, reads, made, rules)
+            order.append(Kernel(reads, made, moved, operation.name not in CLOSED, inside))
     whole = (root[v] for o in program.operations if o.name in CLOSED for v in o.reads)
     reshaped = (viewed[v] for v in viewed if v.shape != viewed[v].shape)
     return Kernels(
@@ -108,54 +126,77 @@ def _is_view(operation: Operation) -> bool:
     return same and operation.reads[0].size == operation.writes[0].size
 
 
-def _inside(operation: Operation, wide: bool) -> tuple[int, float]:
-    """Bytes a kernel needs besides what it reads and writes, and the traffic of its bodies."""
-    if operation.name == "random_bits":
-        # Both halves of Threefry's state, each written while the other round is read.
-        return 3 * operation.writes[0].bytes, 0.0
-    peaks, moved = [0], [0.0]
-    for body in operation.bodies:
-        fused = fuse(body, wide)
-        carried = body.inputs if operation.name == "cond" else ()
-        peaks.append(peak(fused, wide) + copies(fused, carried, wide))
-        moved.append(traffic(fused, wide))
-    return max(peaks), operation.trips * (
-        max(moved) if operation.name == "cond" else sum(moved)
-    )
+def _over_rows(operation: Operation) -> bool:
+    """Whether a product contracts the leading axes of both sides, as weight gradients do."""
+    if operation.name != "dot_general" or len(operation.reads) < 2:
+        return False
+    (left, right), (batch, _) = operation.params["dimension_numbers"]
+    leading = tuple(range(len(batch), len(batch) + len(left)))
+    narrow = len(leading) + len(batch) == len(operation.operands[0].shape)
+    return tuple(left) == leading and tuple(right) == leading and not narrow
 
 
-def stored(values: Iterable[Value], wide: bool) -> int:
+def _needs(
+    operation: Operation, reads: Iterable[Value], made: Sequence[Value], rules: Rules
+) -> tuple[float, int]:
+    """The bytes a kernel moves, and those it needs besides its inputs and results."""
+    if operation.bodies:
+        fused = [fuse(body, rules) for body in operation.bodies]
+        carried = [_carried(operation, number) for number in range(len(fused))]
+        inside = max(
+            peak(k, rules) + copies(k, c, rules) for k, c in zip(fused, carried, strict=True)
+        )
+        moved = [traffic(k) for k in fused]
+        return operation.trips * (max(moved) if operation.name == "cond" else sum(moved)), inside
+    if operation.name.startswith(ROWS):
+        fetched = operation.name in ("gather", "dynamic_slice")
+        return 2.0 * stored(made if fetched else operation.operands[-1:], rules), 0
+    moved = float(stored(reads, rules) + stored(made, rules))
+    # Both halves of Threefry's state, each written while the round before is read.
+    return moved, 3 * stored(made, rules) if operation.name == "random_bits" else 0
+
+
+def _carried(operation: Operation, body: int) -> tuple[Value, ...]:
+    """The inputs of a loop's body that it replaces at every trip."""
+    inputs, params = operation.bodies[body].inputs, operation.params
+    if operation.name == "scan":
+        first = params["num_consts"]
+        return inputs[first : first + params["num_carry"]]
+    if operation.name == "while" and len(inputs) > params["body_nconsts"]:
+        is_test = len(operation.bodies[body].outputs) == 1 and body == 0
+        return () if is_test else inputs[params["body_nconsts"] :]
+    return ()
+
+
+def stored(values: Iterable[Value], rules: Rules) -> int:
     """Bytes of arrays that exist."""
-    return sum(v.bytes * 2 if wide and str(v.dtype) == "bfloat16" else v.bytes for v in values)
-
-
-def traffic(kernels: Kernels, wide: bool = False) -> float:
-    """Bytes read and written if every kernel reads each input once and writes its results."""
     return sum(
-        k.body_traffic or float(stored(k.reads, wide) + stored(k.writes, wide))
-        for k in kernels.order
+        v.bytes * 2 if rules.wide_bfloat16 and str(v.dtype) == "bfloat16" else v.bytes
+        for v in values
     )
 
 
-def copies(kernels: Kernels, carried: Iterable[Value], wide: bool = False) -> int:
+def traffic(kernels: Kernels) -> float:
+    """Bytes moved if every kernel reads each of its inputs once and writes its results."""
+    return sum(kernel.traffic for kernel in kernels.order)
+
+
+def copies(kernels: Kernels, carried: Iterable[Value], rules: Rules) -> int:
     """Bytes of carried arrays a loop cannot overwrite in place.
 
     XLA updates a carried array where it lies only if it is read elementwise and at its own
     shape. What a product reads, or what is seen under another shape, it copies first.
     """
     kept = kernels.closed_reads | kernels.reshaped
-    return stored((v for v in carried if v in kept), wide)
+    return stored((v for v in carried if v in kept), rules)
 
 
-def peak(kernels: Kernels, wide: bool = False) -> int:
-    """The most bytes of intermediates alive at once, in the better of two orders.
-
-    XLA, too, schedules for memory: in program order, and by taking next whichever ready kernel
-    frees most.
-    """
-    return min(
-        _peak_of(kernels.order, kernels, wide), _peak_of(_greedy(kernels, wide), kernels, wide)
-    )
+def peak(kernels: Kernels, rules: Rules) -> int:
+    """The most bytes of intermediates alive at once, in the order the compiler would choose."""
+    if rules.breadth_first:
+        return _peak_of(_breadth_first(kernels), kernels, rules)
+    orders = (kernels.order, _thrifty(kernels, rules))
+    return min(_peak_of(order, kernels, rules) for order in orders)
 
 
 def _readers(order: Sequence[Kernel]) -> dict[Value, int]:
@@ -166,42 +207,61 @@ def _readers(order: Sequence[Kernel]) -> dict[Value, int]:
     return count
 
 
-def _peak_of(order: Sequence[Kernel], kernels: Kernels, wide: bool) -> int:
+def _peak_of(order: Sequence[Kernel], kernels: Kernels, rules: Rules) -> int:
     left = _readers(order)
     outside = kernels.inputs | kernels.outputs
     alive = highest = 0
     for kernel in order:
-        dying = []
-        for value in kernel.reads - outside:
+        for value in kernel.reads:
             left[value] -= 1
-            if left[value] == 0:
-                dying.append(value)
-        freed = stored(dying, wide)
-        made = stored((v for v in kernel.writes if v not in outside), wide)
+        freed = stored((v for v in kernel.reads - outside if left[v] == 0), rules)
+        kept = [v for v in kernel.writes if v not in outside]
+        made = stored(kept, rules)
         reused = min(freed, made) if kernel.in_place else 0
         highest = max(highest, alive + made - reused + kernel.inside)
-        # What nothing reads (a dropped result) is gone at once.
-        alive += made - freed - stored((v for v in kernel.writes if v not in left and v not in outside), wide)
+        # A result that nothing reads is gone at once.
+        alive += made - freed - stored((v for v in kept if v not in left), rules)
     return highest
 
 
-def _greedy(kernels: Kernels, wide: bool) -> list[Kernel]:
+def _breadth_first(kernels: Kernels) -> list[Kernel]:
+    """Level by level: each kernel as soon as all it reads is there."""
+    level: dict[Value, int] = {}
+    depth = []
+    for kernel in kernels.order:
+        depth.append(1 + max((level.get(v, 0) for v in kernel.reads), default=0))
+        level.update({value: depth[-1] for value in kernel.writes})
+    numbered = sorted(enumerate(kernels.order), key=lambda item: (depth[item[0]], item[0]))
+    return [kernel for _, kernel in numbered]
+
+
+def _thrifty(kernels: Kernels, rules: Rules) -> list[Kernel]:
     """Always the ready kernel that adds the fewest bytes; the earliest among equals."""
     left, outside = _readers(kernels.order), kernels.inputs | kernels.outputs
     made = {value for kernel in kernels.order for value in kernel.writes}
-    waiting, done, order = list(kernels.order), set[Value](), []
+    missing = [len(kernel.reads & made) for kernel in kernels.order]
+    waiting: dict[Value, list[int]] = {}
+    for number, kernel in enumerate(kernels.order):
+        for value in kernel.reads & made:
+            waiting.setdefault(value, []).append(number)
 
-    def added(kernel: Kernel) -> int:
+    def added(number: int) -> tuple[int, int]:
+        kernel = kernels.order[number]
         dying = (v for v in kernel.reads if left[v] == 1 and v not in outside)
         written = (v for v in kernel.writes if v not in outside)
-        return stored(written, wide) - stored(dying, wide)
+        return stored(written, rules) - stored(dying, rules), number
 
-    while waiting:
-        ready = [k for k in waiting if (k.reads & made) <= done]
+    ready, order = [n for n, count in enumerate(missing) if count == 0], []
+    while ready:
         chosen = min(ready, key=added)
-        waiting.remove(chosen)
-        done.update(chosen.writes)
-        order.append(chosen)
-        for value in chosen.reads:
+        ready.remove(chosen)
+        kernel = kernels.order[chosen]
+        order.append(kernel)
+        for value in kernel.reads:
             left[value] -= 1
+        for value in kernel.writes:
+            for number in waiting.get(value, ()):
+                missing[number] -= 1
+                if missing[number] == 0:
+                    ready.append(number)
     return order

@@ -101,7 +101,7 @@ class SupervisedProgram(Program):
         batch = self.batch(arrays, ranks, batch_key, self.samples)
 
         def loss(model: Any) -> Array:
-            answers = jax.vmap(model, (0, 0, None))(batch.codes, batch.inputs, self.dtype)
+            answers = model(batch.codes, batch.inputs, self.dtype)
             return jnp.mean(jax.vmap(self.family.loss)(answers, batch.targets))
 
         value, gradient = jax.value_and_grad(loss)(state.model)
@@ -126,7 +126,7 @@ class SupervisedProgram(Program):
                 batch = self.batch(
                     arrays, ranks, jax.random.fold_in(batch_key, number), self.samples
                 )
-                answers = jax.vmap(state.model)(batch.codes, batch.inputs)
+                answers = state.model(batch.codes, batch.inputs)
                 return jax.vmap(self.family.score)(answers, batch.targets)
 
             scores = jax.lax.map(score, (jnp.arange(batches.shape[0]), batches))

@@ -13,7 +13,7 @@ __getattr__, __all__ = lazy(
         "Wrapper": "recombine.models.layers",
         "Mask": "recombine.models.layers",
         "LowRank": "recombine.models.layers",
-        "layers": "recombine.models.layers",
+        "named_layers": "recombine.models.layers",
         "wrap": "recombine.models.layers",
         "count_parameters": "recombine.models.layers",
     },

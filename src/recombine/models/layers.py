@@ -67,11 +67,14 @@ class Linear(eqx.Module):
         self, x: Float[Array, "*batch in"], dtype: jnp.dtype = jnp.dtype("float32")
     ) -> Float[Array, "*batch out"]:
         precision = "highest" if dtype == jnp.float32 else None
-        y = jnp.dot(x.astype(dtype), self.matrix.astype(dtype), precision=precision)
-        return y if self.bias is None else y + self.bias.astype(dtype)
+        # Rows flattened to one axis: XLA's CPU product is a quarter slower on more.
+        rows = x.reshape(-1, x.shape[-1]).astype(dtype)
+        y = jnp.dot(rows, self.matrix.astype(dtype), precision=precision)
+        y = y if self.bias is None else y + self.bias.astype(dtype)
+        return y.reshape(*x.shape[:-1], y.shape[-1])
 
 
-def layers(model: eqx.Module) -> dict[str, Linear]:
+def named_layers(model: eqx.Module) -> dict[str, Linear]:
     """Every matrix of a model by its path, such as `first/task` or `hidden/0`."""
     found = jax.tree_util.tree_flatten_with_path(
         model, is_leaf=lambda node: isinstance(node, Linear)
@@ -81,7 +84,7 @@ def layers(model: eqx.Module) -> dict[str, Linear]:
 
 def wrap(model: eqx.Module, wrappers: dict[str, Wrapper]) -> eqx.Module:
     """The model with wrappers put on the layers at the named paths."""
-    known = layers(model)
+    known = named_layers(model)
     for path in wrappers:
         if path not in known:
             from recombine.errors import unknown

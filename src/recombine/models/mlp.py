@@ -61,13 +61,17 @@ class FirstLayer(eqx.Module):
     input: Linear
 
     def __call__(
-        self, code: Float[Array, "code"], x: Float[Array, "sample input"], dtype: jnp.dtype
-    ) -> Float[Array, "sample width"]:
-        return self.input(x, dtype) + self.task(code, dtype)
+        self, code: Float[Array, "*task code"], x: Float[Array, "*task sample input"], dtype: jnp.dtype
+    ) -> Float[Array, "*task sample width"]:
+        return self.input(x, dtype) + self.task(code, dtype)[..., None, :]
 
 
 class MLPModel(eqx.Module):
-    """A drawn or trained MLP: for one task, from a code and its inputs to the answers."""
+    """A drawn or trained MLP: from the code of each task and its inputs to the answers.
+
+    Takes one task or a batch of them: flattening all samples into the rows of one product is
+    what makes it fast, and a `vmap` over tasks would hide that from the compiler.
+    """
 
     first: FirstLayer
     hidden: tuple[Linear, ...]
@@ -75,18 +79,18 @@ class MLPModel(eqx.Module):
 
     def __call__(
         self,
-        code: Float[Array, "code"],
-        x: Float[Array, "sample input"],
+        code: Float[Array, "*task code"],
+        x: Float[Array, "*task sample input"],
         dtype: jnp.dtype = jnp.dtype("float32"),
-    ) -> Float[Array, "sample output"]:
+    ) -> Float[Array, "*task sample output"]:
         h = jax.nn.relu(self.first(code, x, dtype))
         for layer in self.hidden:
             h = jax.nn.relu(layer(h, dtype))
         return self.output(h, dtype).astype(jnp.float32)
 
     def activations(
-        self, code: Float[Array, "code"], x: Float[Array, "sample input"]
-    ) -> dict[str, Float[Array, "sample width"]]:
+        self, code: Float[Array, "*task code"], x: Float[Array, "*task sample input"]
+    ) -> dict[str, Float[Array, "*task sample width"]]:
         """Every layer's vectors by name, before and after its ReLU, at full precision."""
         full = jnp.dtype("float32")
         h = self.first(code, x, full)
@@ -99,8 +103,8 @@ class MLPModel(eqx.Module):
         return seen
 
     def continue_from(
-        self, layer: int, h: Float[Array, "sample width"]
-    ) -> Float[Array, "sample output"]:
+        self, layer: int, h: Float[Array, "*task sample width"]
+    ) -> Float[Array, "*task sample output"]:
         """The answers if hidden layer `layer` (1 is the first) had given `h` after its ReLU."""
         full = jnp.dtype("float32")
         for following in self.hidden[layer - 1 :]:

@@ -1,0 +1,1 @@
+"""Speed, measured against a plain loop and against the machine's own matmul ceiling."""

@@ -1,0 +1,169 @@
+"""Training speed of populations beside a loop that dispatches one step of one model at a time."""
+
+from __future__ import annotations
+
+import functools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+import jax
+import jax.numpy as jnp
+
+from recombine.lab.device import device
+from recombine.lab.engine import Population, initial_state
+from recombine.learners.supervised import Supervised
+from recombine.models.mlp import MLP
+from recombine.seeds import Seeds
+
+EVALUATE_EVERY = 1_000
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One line of the benchmark: model-steps a second, and what the machine could do."""
+
+    model: str
+    members: int
+    precision: str
+    engine_steps_per_second: float
+    plain_steps_per_second: float
+    tflops: float
+    ceiling_tflops: float
+    utilisation: float
+    compile_seconds: float
+    second_compile_seconds: float
+    memory_bytes: int
+
+    def document(self) -> dict:
+        return asdict(self)
+
+
+def matmul_ceiling(precision: str, size: int | None = None) -> float:
+    """The best rate of a plain square product on this device, in FLOP/s."""
+    n = size or (8192 if device().accelerated else 2048)
+    dtype = jnp.dtype(precision)
+    a = jax.random.normal(jax.random.key(0), (n, n), dtype)
+    product = jax.jit(lambda a: jnp.dot(a, a, preferred_element_type=dtype))
+    product(a).block_until_ready()
+    repeats, best = (20, 0.0) if device().accelerated else (3, 0.0)
+    for _ in range(5):
+        begun = time.perf_counter()
+        result = a
+        for _ in range(repeats):
+            result = product(a)
+        result.block_until_ready()
+        best = max(best, repeats * 2 * n**3 / (time.perf_counter() - begun))
+    return best
+
+
+def learner(width: int, depth: int, seed: int) -> Supervised:
+    return Supervised(
+        model=MLP(width, depth), seeds=Seeds.all(seed), evaluation_every=EVALUATE_EVERY,
+        training_steps=10_000_000,
+    )  # fmt: skip
+
+
+def engine_speed(
+    width: int, depth: int, members: int, precision: str, seconds: float
+) -> tuple[float, float, int]:
+    """(model-steps a second with evaluations, compile seconds, device bytes in use at the peak).
+
+    As the laboratory runs them: one stack on an accelerator, a member per core on a CPU.
+    """
+    stacks = 1 if device().accelerated else device().cores
+    populations = []
+    for stack in range(stacks):
+        learners = [learner(width, depth, stack * members + seed) for seed in range(members)]
+        populations.append(
+            Population(learners, [one.prepare({}) for one in learners], precision)
+        )
+    begun = time.perf_counter()
+    for population in populations:
+        population.compile()
+    compile_seconds = time.perf_counter() - begun
+
+    def go(population: Population) -> float:
+        population.evaluate()
+        for _ in range(4):
+            population.chunk(population.t + EVALUATE_EVERY)
+        start, begun = population.t, time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            border = (population.t // EVALUATE_EVERY + 1) * EVALUATE_EVERY
+            population.chunk(border)
+            if population.t % EVALUATE_EVERY == 0:
+                population.evaluate()
+        return (population.t - start) * members / (time.perf_counter() - begun)
+
+    with ThreadPoolExecutor(stacks) as pool:
+        rate = sum(pool.map(go, populations))
+    stats = jax.devices()[0].memory_stats() or {}
+    return rate, compile_seconds, int(stats.get("peak_bytes_in_use", 0))
+
+
+def plain_speed(width: int, depth: int, precision: str, seconds: float) -> float:
+    """Steps a second of the usual loop: one jitted step of one model, dispatched from Python."""
+    one = learner(width, depth, 0)
+    arrays = jax.tree.map(jnp.asarray, one.prepare({}).merged())
+    state = jax.tree.map(jnp.asarray, initial_state(one, one.prepare({}), precision))
+    step = jax.jit(functools.partial(one.program(precision).step), donate_argnums=1)
+    evaluate = jax.jit(one.program(precision).evaluate)
+    for t in range(3):
+        state, metrics = step(arrays, state, t)
+    jax.block_until_ready(evaluate(arrays, state))
+    done, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        for _ in range(10):
+            state, metrics = step(arrays, state, done)
+            done += 1
+            if done % EVALUATE_EVERY == 0:
+                jax.block_until_ready(evaluate(arrays, state))
+        float(metrics["loss"])
+    return done / (time.perf_counter() - begun)
+
+
+def measure(
+    width: int, depth: int, members: int, precision: str, ceiling: float, seconds: float
+) -> Speed:
+    plain = plain_speed(width, depth, precision, seconds)
+    rate, compiling, memory = engine_speed(width, depth, members, precision, seconds)
+    learners = [learner(width, depth, seed) for seed in range(members)]
+    population = Population(learners, [one.prepare({}) for one in learners], precision)
+    built = time.perf_counter()
+    population.compile()
+    parameters = learner(width, depth, 0).size
+    flops = 6 * parameters * 128 * 16 * rate
+    return Speed(
+        f"mlp {depth}x{width}", members, precision, rate, plain, flops / 1e12, ceiling / 1e12,
+        flops / ceiling, compiling, time.perf_counter() - built, memory,
+    )  # fmt: skip
+
+
+def table(lines: list[Speed]) -> str:
+    head = (f"{'model':<12}{'members':>8}{'engine/s':>12}{'plain/s':>10}{'TFLOP/s':>10}"
+            f"{'of ceiling':>12}{'compile s':>11}")  # fmt: skip
+    rows = [
+        f"{s.model:<12}{s.members:>8}{s.engine_steps_per_second:>12,.0f}"
+        f"{s.plain_steps_per_second:>10,.0f}{s.tflops:>10.3f}{s.utilisation:>12.0%}"
+        f"{s.compile_seconds:>11.1f}"
+        for s in lines
+    ]
+    return "\n".join([head, *rows])
+
+
+def run(widths: list[int] | None = None, seconds: float | None = None) -> dict:
+    """Measures every width; a device with an accelerator gets populations."""
+    here = device()
+    precision = here.precision()
+    ceiling = matmul_ceiling(precision)
+    lines = []
+    for width in widths or ([128, 256, 512, 1024] if here.accelerated else [32, 64, 128, 256, 512]):
+        members = here.stack(learner(width, 4, 0).size)
+        spent = seconds or (8.0 if here.accelerated else 4.0)
+        lines.append(measure(width, 4, members, precision, ceiling, spent))
+        print(table(lines[-1:]).splitlines()[-1], flush=True)
+    print(table(lines))
+    print(f"matmul ceiling ({precision}): {ceiling / 1e12:.3f} TFLOP/s on {here.kind}")
+    return {"device": asdict(here), "ceiling_flops": ceiling, "precision": precision,
+            "lines": [line.document() for line in lines]}  # fmt: skip
+
