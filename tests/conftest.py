@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 _home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 CACHE = os.environ.setdefault("RECOMBINE_CACHE", str(_home / "recombine" / "compiled-for-tests"))
@@ -16,6 +17,12 @@ CACHE = os.environ.setdefault("RECOMBINE_CACHE", str(_home / "recombine" / "comp
 if CACHE != "off":
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", CACHE)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+# Small decompositions gain nothing from threads, and where cores are busy the threads wait for one
+# another a hundred times longer than they work. numpy is already there (a pytest plugin imports
+# it); the variable is for libraries loaded later and for child processes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+threadpool_limits(limits=1, user_api="blas")
 
 # A shared machine makes any deadline flaky; what is slow is seen with --durations.
 settings.register_profile("recombine", deadline=None)

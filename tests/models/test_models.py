@@ -59,9 +59,7 @@ def plain_answers(model, code, x):
 def test_the_numbers_of_parameters_are_the_published_ones(width, depth, expected):
     spec = MLP(width=width, depth=depth)
     assert spec.parameters(code=16, inputs=16, outputs=16) == expected
-    drawn = jax.eval_shape(
-        lambda: spec.draw(jax.random.key(0), code=16, inputs=16, outputs=16)
-    )
+    drawn = jax.eval_shape(lambda: spec.draw(jax.random.key(0), code=16, inputs=16, outputs=16))
     assert count_parameters(drawn) == expected
 
 
@@ -77,6 +75,19 @@ def test_a_drawn_model_has_as_many_parameters_as_its_spec_says(width, depth, cod
 
 def test_splitting_the_first_layer_equals_one_matrix_over_code_and_input(model, told):
     np.testing.assert_allclose(model(*told), plain_answers(model, *told), rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_of_tasks_gives_what_each_task_gives_alone(model, told):
+    codes = jnp.stack([told[0], -told[0], 2 * told[0]])
+    inputs = jnp.stack([told[1], told[1][::-1], -told[1]])
+    together, seen = model(codes, inputs), model.activations(codes, inputs)
+    for i in range(3):
+        alone = model(codes[i], inputs[i])
+        np.testing.assert_allclose(together[i], alone, rtol=1e-5, atol=1e-6)
+        for name, values in model.activations(codes[i], inputs[i]).items():
+            np.testing.assert_allclose(seen[name][i], values, rtol=1e-5, atol=1e-6)
+    after = seen["layer2/after"]
+    np.testing.assert_allclose(model.continue_from(2, after), together, rtol=1e-5, atol=1e-6)
 
 
 def test_initial_weights_follow_lecuns_law_with_the_fan_in_of_both_parts():
@@ -133,16 +144,12 @@ def test_wrappers_change_the_layer_they_sit_on_and_no_other(model, told):
     rng = np.random.default_rng(1)
     keep = (rng.uniform(size=(24, 24)) < 0.5).astype(np.float32)
     down, up = (rng.normal(size=shape).astype(np.float32) for shape in ((24, 2), (2, 3)))
-    wrapped = wrap(
-        model, {"hidden/1": Mask(jnp.asarray(keep)), "output": LowRank(*map(jnp.asarray, (down, up)))}
-    )  # fmt: skip
-    by_hand = jax.tree.map(lambda a: a, model)
+    correction = LowRank(jnp.asarray(down), jnp.asarray(up))
+    wrapped = wrap(model, {"hidden/1": Mask(jnp.asarray(keep)), "output": correction})
     second = Linear(model.hidden[1].weight * keep, model.hidden[1].bias)
     output = Linear(model.output.weight + down @ up, model.output.bias)
     by_hand = type(model)(model.first, (model.hidden[0], second), output)
-    np.testing.assert_allclose(
-        wrapped(*told), plain_answers(by_hand, *told), rtol=1e-4, atol=1e-4
-    )
+    np.testing.assert_allclose(wrapped(*told), plain_answers(by_hand, *told), rtol=1e-4, atol=1e-4)
     # The matrix under the wrapper is untouched.
     np.testing.assert_array_equal(wrapped.hidden[1].weight, model.hidden[1].weight)
 

@@ -47,8 +47,8 @@ def _equal(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
 
 def check_spec(spec: Any, what: str) -> None:
     """A spec is a value: hashable, equal to its copy, and the same after storing and reviving."""
-    fresh = dataclasses.is_dataclass(spec) and not isinstance(spec, type)
-    require(fresh, f"{what} must be a frozen dataclass, got {type(spec).__name__}")
+    kind: Any = type(spec)
+    require(dataclasses.is_dataclass(kind), f"{what} must be a frozen dataclass, got {kind}")
     try:
         hash(spec)
     except TypeError as error:

@@ -65,9 +65,7 @@ class Hyperteacher(Family):
             weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
             shape = (self.modules, fan_in, width)
             drawn[f"theta{layer}"] = truncated_normal(weight_key, shape, self.scale / fan_in)
-            drawn[f"beta{layer}"] = jax.random.uniform(
-                bias_key, (self.modules, width), maxval=0.5
-            )
+            drawn[f"beta{layer}"] = jax.random.uniform(bias_key, (self.modules, width), maxval=0.5)
             fan_in = width
         omega_key = jax.random.fold_in(key, len(self.hidden))
         drawn["omega"] = truncated_normal(omega_key, (fan_in, self.outputs), self.scale / fan_in)

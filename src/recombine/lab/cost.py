@@ -17,7 +17,7 @@ import numpy as np
 from recombine.errors import NotApplicable
 from recombine.lab import engine
 from recombine.lab.cost_jaxpr import Flat, flatten, total_flops
-from recombine.lab.cost_memory import ACCELERATOR, CPU, copies, fuse, peak, traffic
+from recombine.lab.cost_memory import ACCELERATOR, CPU, fuse, peak, traffic
 from recombine.lab.cost_throughput import Throughput, estimate_seconds, measured
 from recombine.lab.device import device
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
@@ -34,6 +34,8 @@ __all__ = [
     "shapes_of",
     "step_cost",
 ]
+
+COUNTER = jax.ShapeDtypeStruct((), "int32")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def _cost(program: Flat) -> Cost:
 def step_cost(learner: Learner, precision: str = "float32", arrays: Arrays | None = None) -> Cost:
     """The cost of one step of one member; `arrays` saves preparing them if they are at hand."""
     program, shapes, state = _shapes(learner, precision, 1, arrays)
-    return _cost(_step(program, 1, *_frozen((shapes, state))))
+    return _cost(_step(program, *_frozen((shapes, state))))
 
 
 def predict_memory(
@@ -100,22 +102,17 @@ def predict_memory(
 ) -> Memory:
     """Predicts what a population of `members` needs to advance, without compiling it.
 
-    Arrays and state are exact. Temporaries are the intermediates alive at once in one step, the
-    carried arrays XLA cannot overwrite in place, and the buffer of curves. `platform` is that of
-    the device at hand unless named ("cpu", "gpu").
+    Arrays and state are exact. Temporaries are the intermediates alive at once, the carried
+    arrays XLA cannot overwrite in place, and the curves. `platform` is that of the device at hand
+    unless named ("cpu", "gpu").
     """
     rules = CPU if (platform or device().platform) == "cpu" else ACCELERATOR
     program, shapes, state = _shapes(learner, precision, members, arrays)
-    flat = _step(program, members, *_frozen((shapes, state)))
-    kernels = fuse(flat, rules)
-    given, carried = len(jax.tree.leaves(shapes)), len(jax.tree.leaves(state))
-    moving = flat.inputs[given : given + carried]
-    curves = engine.MOST_BLOCKS * sum(value.bytes for value in flat.outputs[carried:])
-    return Memory(
-        arrays=_bytes(shapes),
-        state=_bytes(state),
-        temporary=peak(kernels, rules) + copies(kernels, moving, rules) + curves,
-    )
+    flat = _advance(program, members, *_frozen((shapes, state)))
+    # The state comes back where it was given; the curves, which follow it, are new.
+    curves = flat.outputs[len(jax.tree.leaves(state)) :]
+    temporary = peak(fuse(flat, rules), rules) + sum(value.bytes for value in curves)
+    return Memory(_bytes(shapes), _bytes(state), temporary)
 
 
 def parameters_of(learner: Learner, arrays: Arrays | None = None) -> int:
@@ -191,8 +188,16 @@ def _frozen(shapes: Any) -> tuple[tuple[tuple[Any, ...], ...], Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _step(program: Program, members: int, leaves: tuple, structure: Any) -> Flat:
-    """One step of a population as a flat program; kept, as cells that share it are many."""
+def _step(program: Program, leaves: tuple, structure: Any) -> Flat:
+    """One step of one member as a flat program; kept, as cells that share it are many."""
     arrays, state = structure.unflatten(jax.ShapeDtypeStruct(*leaf) for leaf in leaves)
-    step = engine.over_members(program.step, 1, members)
-    return flatten(jax.make_jaxpr(step)(arrays, state, jax.ShapeDtypeStruct((), "int32")))
+    step = engine.over_members(program.step, 1, 1)
+    return flatten(jax.make_jaxpr(step)(arrays, state, COUNTER))
+
+
+@functools.lru_cache(maxsize=64)
+def _advance(program: Program, members: int, leaves: tuple, structure: Any) -> Flat:
+    """What the engine compiles for a population, as a flat program."""
+    arrays, state = structure.unflatten(jax.ShapeDtypeStruct(*leaf) for leaf in leaves)
+    advance = engine.advance_function(program, 1, members)
+    return flatten(jax.make_jaxpr(advance)(arrays, state, COUNTER, COUNTER))

@@ -111,7 +111,7 @@ def fuse(program: Flat, rules: Rules) -> Kernels:
         if made:
             moved, inside = _needs(operation, reads, made, rules)
             order.append(Kernel(reads, made, moved, operation.name not in CLOSED, inside))
-    whole = (root[v] for o in program.operations if o.name in CLOSED for v in o.reads)
+    whole = (root[v] for o in program.operations if o.name in CLOSED for v in _read_whole(o))
     reshaped = (viewed[v] for v in viewed if v.shape != viewed[v].shape)
     return Kernels(
         tuple(order), inputs, outputs,
@@ -157,15 +157,23 @@ def _needs(
 
 
 def _carried(operation: Operation, body: int) -> tuple[Value, ...]:
-    """The inputs of a loop's body that it replaces at every trip."""
+    """The inputs of a loop's body that differ from trip to trip: its carry and its slices."""
     inputs, params = operation.bodies[body].inputs, operation.params
     if operation.name == "scan":
-        first = params["num_consts"]
-        return inputs[first : first + params["num_carry"]]
-    if operation.name == "while" and len(inputs) > params["body_nconsts"]:
-        is_test = len(operation.bodies[body].outputs) == 1 and body == 0
-        return () if is_test else inputs[params["body_nconsts"] :]
-    return ()
+        return inputs[params["num_consts"] :]
+    # A while loop's bodies are its test, which keeps nothing, and what it repeats.
+    return inputs[params["body_nconsts"] :] if operation.name == "while" and body == 1 else ()
+
+
+def _read_whole(operation: Operation) -> tuple[Value, ...]:
+    """What an operation reads without replacing: of a loop, not the carry it starts from."""
+    params, operands = operation.params, operation.operands
+    if operation.name == "scan":
+        first, count = params["num_consts"], params["num_carry"]
+        operands = operands[:first] + operands[first + count :]
+    elif operation.name == "while":
+        operands = operands[: params["cond_nconsts"] + params["body_nconsts"]]
+    return tuple(v for v in operation.reads if v in operands)
 
 
 def stored(values: Iterable[Value], rules: Rules) -> int:
@@ -230,7 +238,8 @@ def _breadth_first(kernels: Kernels) -> list[Kernel]:
     depth = []
     for kernel in kernels.order:
         depth.append(1 + max((level.get(v, 0) for v in kernel.reads), default=0))
-        level.update({value: depth[-1] for value in kernel.writes})
+        for value in kernel.writes:
+            level[value] = depth[-1]
     numbered = sorted(enumerate(kernels.order), key=lambda item: (depth[item[0]], item[0]))
     return [kernel for _, kernel in numbered]
 

@@ -35,36 +35,43 @@ class Compiled:
     temporary_bytes: int
 
 
-def over_members(function: Callable, groups: int, members: int) -> Callable:
+def over_members(
+    function: Callable, groups: int, members: int, mapped: int = 0
+) -> Callable:
     """Maps a per-member function over a group x member rectangle, arrays by their scope.
 
-    The result takes (Arrays, state, *rest): shard arrays and `rest` are shared by all, group
-    arrays by the members of a group. A single member is not mapped at all, so that one model
-    runs as one model.
+    The result takes (Arrays, state, *rest): shard arrays are shared by all, group arrays by the
+    members of a group; of `rest`, the first `mapped` have one entry a member and the others are
+    shared. A single member is not mapped at all, so that one model runs as one model.
     """
 
     def one(member: Any, group: Any, shard: Any, state: Any, *rest: Any) -> Any:
         return function(Arrays(member, group, shard).merged(), state, *rest)
 
-    def mapped(arrays: Arrays, state: Any, *rest: Any) -> Any:
-        nones = (None,) * len(rest)
+    def call(arrays: Arrays, state: Any, *rest: Any) -> Any:
+        per_member, shared = (state, *rest[:mapped]), rest[mapped:]
+        axes = (0,) * len(per_member) + (None,) * len(shared)
         if groups * members == 1:
             first = functools.partial(jax.tree.map, lambda leaf: leaf[0])
-            result = one(first(arrays.member), first(arrays.group), arrays.shard, first(state), *rest)
+            result = one(
+                first(arrays.member), first(arrays.group), arrays.shard, *first(per_member),
+                *shared,
+            )  # fmt: skip
             return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], result)
+        inner = jax.vmap(one, in_axes=(0, None, None, *axes))
         if groups == 1:
             group = jax.tree.map(lambda leaf: leaf[0], arrays.group)
-            inner = jax.vmap(one, in_axes=(0, None, None, 0, *nones))
-            return inner(arrays.member, group, arrays.shard, state, *rest)
-        inner = jax.vmap(one, in_axes=(0, None, None, 0, *nones))
-        outer = jax.vmap(inner, in_axes=(0, 0, None, 0, *nones))
+            return inner(arrays.member, group, arrays.shard, *per_member, *shared)
+        outer = jax.vmap(inner, in_axes=(0, 0, None, *axes))
         split = functools.partial(
             jax.tree.map, lambda leaf: leaf.reshape(groups, members, *leaf.shape[1:])
         )
-        result = outer(split(arrays.member), arrays.group, arrays.shard, split(state), *rest)
+        result = outer(
+            split(arrays.member), arrays.group, arrays.shard, *split(per_member), *shared
+        )
         return jax.tree.map(lambda leaf: leaf.reshape(groups * members, *leaf.shape[2:]), result)
 
-    return mapped
+    return call
 
 
 def advance_function(program: Program, groups: int, members: int) -> Callable:
@@ -72,20 +79,25 @@ def advance_function(program: Program, groups: int, members: int) -> Callable:
 
     One compiled program serves every chunk length, and Python is entered once a chunk.
     """
-    step = over_members(program.step, groups, members)
+    draw = over_members(lambda arrays, _, t: program.draw(arrays, t), groups, members)
+    learn = over_members(program.learn, groups, members, mapped=1)
 
     def advance(arrays: Arrays, state: Any, t: Array, blocks: Array) -> tuple[Any, Any]:
         def block(number: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             state, curves = carry
-            start = t + number * BLOCK
+            steps = t + number * BLOCK + jnp.arange(BLOCK)
+            drawn = jax.vmap(draw, in_axes=(None, None, 0))(arrays, nothing, steps)
             state, metrics = jax.lax.scan(
-                lambda state, i: step(arrays, state, start + i), state, jnp.arange(BLOCK)
+                lambda state, one: learn(arrays, state, one[0], one[1]), state, (drawn, steps)
             )
             points = jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
             curves = jax.tree.map(lambda curve, p: curve.at[number].set(p), curves, points)
             return state, curves
 
-        shapes = jax.eval_shape(step, arrays, state, t)[1]
+        nothing = jnp.zeros((groups * members, 0))
+        shapes = jax.eval_shape(
+            lambda: learn(arrays, state, draw(arrays, nothing, t), t)[1]
+        )
         curves = jax.tree.map(lambda s: jnp.zeros((MOST_BLOCKS, *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, blocks, block, (state, curves))
 

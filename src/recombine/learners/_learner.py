@@ -45,6 +45,20 @@ class Program(abc.ABC):
     def step(self, arrays: dict[str, Any], state: Any, t: Any) -> tuple[Any, dict[str, Any]]:
         """One step; `t` is the shard's counter. Metrics are scalars, `loss` among them."""
 
+    def draw(self, arrays: dict[str, Any], t: Any) -> Any:
+        """The data of step `t`, where it does not depend on the state.
+
+        A learner that has it (and `learn`) lets the engine draw a block of steps at once, which
+        saves an accelerator a swarm of small kernels in every step.
+        """
+        return ()
+
+    def learn(
+        self, arrays: dict[str, Any], state: Any, drawn: Any, t: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The rest of a step, given what `draw` drew for it."""
+        return self.step(arrays, state, t)
+
     @abc.abstractmethod
     def evaluate(self, arrays: dict[str, Any], state: Any) -> dict[str, Any]:
         """Scalars measured on data that training never sees."""

@@ -89,20 +89,21 @@ class SupervisedProgram(Program):
         codes = jax.vmap(encode)(latents, jax.random.split(code_key, count))
         return Batch(latents, codes, inputs, jax.vmap(answer)(latents, inputs))
 
-    def draw(self, table: Array, count: Array, key: Any, tasks: int) -> UInt32[Array, "task"]:
+    def pick(self, table: Array, count: Array, key: Any, tasks: int) -> UInt32[Array, "task"]:
         """Uniform draws from a padded table of ranks."""
         return table[jax.random.randint(key, (tasks,), 0, count)]
 
-    def step(
-        self, arrays: dict[str, Any], state: Trained, t: Any
-    ) -> tuple[Trained, dict[str, Any]]:
+    def draw(self, arrays: dict[str, Any], t: Any) -> Batch:
         rank_key, batch_key = jax.random.split(key_at(arrays["train"], t))
-        ranks = self.draw(arrays["seen"], arrays["seen_count"], rank_key, self.tasks)
-        batch = self.batch(arrays, ranks, batch_key, self.samples)
+        ranks = self.pick(arrays["seen"], arrays["seen_count"], rank_key, self.tasks)
+        return self.batch(arrays, ranks, batch_key, self.samples)
 
+    def learn(
+        self, arrays: dict[str, Any], state: Trained, drawn: Batch, t: Any
+    ) -> tuple[Trained, dict[str, Any]]:
         def loss(model: Any) -> Array:
-            answers = model(batch.codes, batch.inputs, self.dtype)
-            return jnp.mean(jax.vmap(self.family.loss)(answers, batch.targets))
+            answers = model(drawn.codes, drawn.inputs, self.dtype)
+            return jnp.mean(jax.vmap(self.family.loss)(answers, drawn.targets))
 
         value, gradient = jax.value_and_grad(loss)(state.model)
         state = descend(
@@ -111,12 +112,17 @@ class SupervisedProgram(Program):
         )  # fmt: skip
         return state, {"loss": value}
 
+    def step(
+        self, arrays: dict[str, Any], state: Trained, t: Any
+    ) -> tuple[Trained, dict[str, Any]]:
+        return self.learn(arrays, state, self.draw(arrays, t), t)
+
     def evaluate(self, arrays: dict[str, Any], state: Trained) -> dict[str, Any]:
         found = {}
         for name in ("seen", "unseen"):
             key = key_at(arrays["evaluation"], {"seen": 0, "unseen": 1}[name])
             rank_key, batch_key = jax.random.split(key)
-            ranks = self.draw(
+            ranks = self.pick(
                 arrays[name], arrays[f"{name}_count"], rank_key, self.evaluation_tasks
             )
             batches = ranks.reshape(-1, EVALUATION_BATCH)
@@ -126,7 +132,7 @@ class SupervisedProgram(Program):
                 batch = self.batch(
                     arrays, ranks, jax.random.fold_in(batch_key, number), self.samples
                 )
-                answers = state.model(batch.codes, batch.inputs)
+                answers = state.model(batch.codes, batch.inputs, self.dtype)
                 return jax.vmap(self.family.score)(answers, batch.targets)
 
             scores = jax.lax.map(score, (jnp.arange(batches.shape[0]), batches))

@@ -12,6 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.families.hyperteacher import truncated_normal
 
+FULL = jnp.dtype("float32")
+
 
 class Wrapper(eqx.Module):
     """Changes the matrix a layer multiplies by: a mask, an added low-rank term, new factors."""
@@ -64,9 +66,9 @@ class Linear(eqx.Module):
         return self.weight if self.wrapper is None else self.wrapper(self.weight)
 
     def __call__(
-        self, x: Float[Array, "*batch in"], dtype: jnp.dtype = jnp.dtype("float32")
+        self, x: Float[Array, "*batch in"], dtype: jnp.dtype = FULL
     ) -> Float[Array, "*batch out"]:
-        precision = "highest" if dtype == jnp.float32 else None
+        precision = "highest" if dtype == FULL else None
         # Rows flattened to one axis: XLA's CPU product is a quarter slower on more.
         rows = x.reshape(-1, x.shape[-1]).astype(dtype)
         y = jnp.dot(rows, self.matrix.astype(dtype), precision=precision)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.errors import InvalidRequest
 from recombine.families._family import next_bucket
-from recombine.models.layers import Linear
+from recombine.models.layers import FULL, Linear
 
 WIDTH_BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 
@@ -61,7 +61,10 @@ class FirstLayer(eqx.Module):
     input: Linear
 
     def __call__(
-        self, code: Float[Array, "*task code"], x: Float[Array, "*task sample input"], dtype: jnp.dtype
+        self,
+        code: Float[Array, "*task code"],
+        x: Float[Array, "*task sample input"],
+        dtype: jnp.dtype,
     ) -> Float[Array, "*task sample width"]:
         return self.input(x, dtype) + self.task(code, dtype)[..., None, :]
 
@@ -81,7 +84,7 @@ class MLPModel(eqx.Module):
         self,
         code: Float[Array, "*task code"],
         x: Float[Array, "*task sample input"],
-        dtype: jnp.dtype = jnp.dtype("float32"),
+        dtype: jnp.dtype = FULL,
     ) -> Float[Array, "*task sample output"]:
         h = jax.nn.relu(self.first(code, x, dtype))
         for layer in self.hidden:
@@ -92,21 +95,19 @@ class MLPModel(eqx.Module):
         self, code: Float[Array, "*task code"], x: Float[Array, "*task sample input"]
     ) -> dict[str, Float[Array, "*task sample width"]]:
         """Every layer's vectors by name, before and after its ReLU, at full precision."""
-        full = jnp.dtype("float32")
-        h = self.first(code, x, full)
+        h = self.first(code, x, FULL)
         seen = {"layer1/before": h}
         h = seen["layer1/after"] = jax.nn.relu(h)
         for number, layer in enumerate(self.hidden, start=2):
-            seen[f"layer{number}/before"] = layer(h, full)
+            seen[f"layer{number}/before"] = layer(h, FULL)
             h = seen[f"layer{number}/after"] = jax.nn.relu(seen[f"layer{number}/before"])
-        seen["output"] = self.output(h, full)
+        seen["output"] = self.output(h, FULL)
         return seen
 
     def continue_from(
         self, layer: int, h: Float[Array, "*task sample width"]
     ) -> Float[Array, "*task sample output"]:
         """The answers if hidden layer `layer` (1 is the first) had given `h` after its ReLU."""
-        full = jnp.dtype("float32")
         for following in self.hidden[layer - 1 :]:
-            h = jax.nn.relu(following(h, full))
-        return self.output(h, full)
+            h = jax.nn.relu(following(h, FULL))
+        return self.output(h, FULL)

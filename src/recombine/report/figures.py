@@ -209,6 +209,8 @@ def _arrays(line: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np
 def _plot(axes: Axes, series: Sequence[Series], places: Sequence[int], scales: _Scales) -> None:
     for line, place in zip(series, places, strict=True):
         x, y, low, high = _arrays(line)
+        if len(x) == 0:
+            continue
         if low is not None and high is not None:
             axes.fill_between(x, low, high, color=colour(place), alpha=0.17, linewidth=0)
             # A band needs two neighbours; a lone point shows its interval as a bar.

@@ -1,0 +1,37 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command; a user's error is one line and exit code 2."""
+    from recombine.cli.parser import build
+    from recombine.errors import Interrupted, RecombineError
+
+    chosen = build().parse_args(arguments)
+    try:
+        code = chosen.run(chosen)
+    except Interrupted as stop:
+        print(f"recombine: {stop}", file=sys.stderr)
+        leave(stop.exit_code)
+    except RecombineError as error:
+        print(f"recombine: error: {' '.join(str(error).split())}", file=sys.stderr)
+        leave(2)
+    except BrokenPipeError:  # the reader of our output went away
+        leave(0)
+    else:
+        sys.exit(code or 0)
+
+
+def leave(code: int) -> None:
+    """Ends at once: a thread that is still compiling holds nothing worth waiting for."""
+    import os
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            pass
+    os._exit(code)

@@ -1,0 +1,152 @@
+"""What can be typed: every command with its arguments, help and an example."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from recombine._lazy import load
+from recombine._version import __version__
+
+PRESETS = ("smoke", "quick", "standard", "paper")
+COMMANDS = "recombine.cli.commands"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line that name what was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [option for action in self._actions for option in action.option_strings]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                known += list(action.choices)
+        for word in message.replace("'", " ").split():
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+            if near and near[0] != word:
+                message += f"; did you mean {near[0]}?"
+                break
+        print(f"recombine: error: {message} (try {self.prog} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def build() -> argparse.ArgumentParser:
+    """The whole command line; nothing heavy is imported before a command runs."""
+    parser = Parser(
+        prog="recombine",
+        description="A laboratory for compositional generalization.",
+        epilog="Start with `recombine demo`, then `recombine list`.",
+    )
+    parser.add_argument("--version", action="version", version=f"recombine {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(
+        name: str, text: str, example: str, under: argparse._SubParsersAction | None = None,
+        function: str | None = None,
+    ) -> argparse.ArgumentParser:  # fmt: skip
+        made = (under or commands).add_parser(
+            name, help=text, description=text, epilog=f"example: {example}"
+        )
+        made.add_argument("--json", action="store_true", help="print JSON for machines")
+        made.set_defaults(run=_later(function or name.replace("-", "_")))
+        return made
+
+    made = command("list", "Studies, and with --all every part.", "recombine list --all")
+    made.add_argument("--all", action="store_true", help="families, supports, encodings, ... too")
+    _store(made)
+
+    made = command("plan", "What a study would cost, before it runs.",
+                   "recombine plan data-scaling --preset paper")  # fmt: skip
+    _study(made)
+
+    made = command("run", "Runs a study to its verdict; continues where it stopped.",
+                   "recombine run coverage --preset quick --set width=64,128 seeds=5")  # fmt: skip
+    _study(made)
+    made.add_argument("--for", dest="time", metavar="TIME", default=None,
+                      help="stop at a border after this long, such as 9m, and continue later")  # fmt: skip
+    made.add_argument("--adopt", action="store_true",
+                      help="continue checkpoints written on another kind of machine")  # fmt: skip
+    made.add_argument("--quiet", action="store_true", help="no progress")
+
+    made = command("status", "What is done, running, failed and planned.",
+                   "recombine status coverage --preset quick")  # fmt: skip
+    _study(made, optional=True)
+
+    made = command("report", "Writes a study's report from the store.",
+                   "recombine report coverage --preset quick --to docs/")  # fmt: skip
+    _study(made)
+    made.add_argument("--to", default=None, metavar="DIR", help="where to (default: the store)")
+
+    made = command("show", "One cell: its request, scores and readings.",
+                   "recombine show 3ac710")  # fmt: skip
+    made.add_argument("cell", help="a cell's id, or its first letters")
+    _store(made)
+
+    made = command("coverage", "What a support covers, and how new the rest is.",
+                   "recombine coverage --modules 16 --active 3 --held-out .25 --rule popular")  # fmt: skip
+    made.add_argument("--modules", type=int, default=16)
+    made.add_argument("--active", type=int, default=3, help="at most so many modules at a time")
+    made.add_argument("--held-out", type=float, default=0.25, help="share of the combinations")
+    made.add_argument("--rule", default="random")
+    made.add_argument("--count", type=int, default=None, help="trained combinations (fixed-size)")
+    made.add_argument("--law", default=None, help="how that number grows with the modules")
+    made.add_argument("--seed", type=int, default=0)
+
+    made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
+    _store(made, "runs/demo")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+
+    made = command("doctor", "Devices, versions, precision and matmul ceiling.",
+                   "recombine doctor")  # fmt: skip
+
+    made = command("bundle", "Packs results into files of bounded size.",
+                   "recombine bundle results.zip --kinds cell,reading,round")  # fmt: skip
+    made.add_argument("out", help="the first file; more are numbered")
+    made.add_argument("--kinds", default="cell,reading,round")
+    made.add_argument("--weights", action="store_true", help="with all weights")
+    made.add_argument("--max-mib", type=float, default=15.0, help="size of a file")
+    _store(made)
+
+    made = command("import", "Verifies bundles and merges them into a store.",
+                   "recombine import results.zip", function="import_bundles")  # fmt: skip
+    made.add_argument("files", nargs="+")
+    _store(made)
+
+    store = commands.add_parser("store", help="Looks after a store: du, verify, clean.")
+    verbs = store.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb, text in (
+        ("du", "How much room each kind of node takes."),
+        ("verify", "Checks every sum; --set-aside moves damaged nodes away."),
+        ("clean", "Removes what this store wrote and no longer needs."),
+    ):
+        made = command(verb, text, f"recombine store {verb}", verbs, f"store_{verb}")
+        _store(made)
+        if verb == "verify":
+            made.add_argument("--set-aside", action="store_true")
+        if verb == "clean":
+            made.add_argument("--dry-run", action="store_true")
+
+    made = command("completion", "Prints completion for a shell.",
+                   "recombine completion bash > /etc/bash_completion.d/recombine")  # fmt: skip
+    made.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    return parser
+
+
+def _later(name: str) -> Callable[[argparse.Namespace], int | None]:
+    return lambda chosen: load(f"{COMMANDS}:{name}")(chosen)
+
+
+def _store(parser: argparse.ArgumentParser, default: str = "runs") -> None:
+    place = os.environ.get("RECOMBINE_STORE", default)
+    parser.add_argument("--store", default=place, metavar="DIR", help=f"default: {place}")
+
+
+def _study(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    parser.add_argument("study", nargs="?" if optional else None, default=None)
+    parser.add_argument("--preset", default="quick", help=f"one of {', '.join(PRESETS)}")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", dest="settings",
+                        help="grid values, such as width=64,128 seeds=5")  # fmt: skip
+    _store(parser)

@@ -1,0 +1,80 @@
+"""The `plan` command: cells, what cannot exist, and the cost, before anything runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from recombine.lab import cost
+from recombine.lab.device import device
+from recombine.lab.plan import part
+from recombine.lab.plan import shards as shards_of
+from recombine.lab.progress import duration
+from recombine.lab.run import Request
+
+
+def document(request: Request) -> dict[str, Any]:
+    """The first round exactly, and a bound for the rest."""
+    here = device()
+    feasible = part(request.study.cells(request.grid))
+    learners = {cell.id: cell.learner for cell in feasible.cells}
+    stacks = shards_of(learners, here)
+    reasons: dict[str, int] = defaultdict(int)
+    for _, reason in feasible.infeasible:
+        reasons[reason] += 1
+    flops, largest, hours = 0.0, 0, {name: 0.0 for name in cost.measured_devices()}
+    costs: dict[Any, Any] = {}
+    for shard in stacks:
+        learner = learners[shard.cells[0]]
+        key = (learner.program(shard.precision), learner.shard(), len(shard.cells))
+        if key not in costs:
+            costs[key] = (
+                cost.step_cost(learner, shard.precision),
+                cost.predict_memory(learner, len(shard.cells) + shard.padding, shard.precision),
+            )
+        step, memory = costs[key]
+        work = step.flops * learner.steps * len(shard.cells)
+        flops += work
+        largest = max(largest, memory.total)
+        for name in hours:
+            hours[name] += (cost.estimate_seconds(work, learner.size, name) or 0.0) / 3600
+    return {
+        "study": request.study.name,
+        "preset": request.preset,
+        "question": request.study.question,
+        "cells": len(feasible.cells),
+        "shards": len(stacks),
+        "programs": len({learners[s.cells[0]].program(s.precision) for s in stacks}),
+        "infeasible": dict(reasons),
+        "further_cells_at_most": request.study.most_further_cells(request.grid),
+        "flops": flops,
+        "largest_shard_bytes": largest,
+        "device": here.kind,
+        "estimated_hours": hours,
+        "claims": [
+            {"name": c.name, "sentence": c.sentence, "criterion": c.criterion}
+            for c in request.study.claims(request.grid)
+        ],
+    }
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    told = [
+        f"{found['study']} at preset {found['preset']}: {found['question']}",
+        f"{found['cells']} cells in {found['shards']} shards of {found['programs']} programs "
+        f"(on this device: {found['device']})",
+    ]
+    if found["further_cells_at_most"]:
+        told.append(f"further rounds: at most {found['further_cells_at_most']} cells")
+    if found["infeasible"]:
+        told.append(f"{sum(found['infeasible'].values())} cells cannot exist:")
+        told += [f"  {count} x {reason}" for reason, count in found["infeasible"].items()]
+    told.append(f"{found['flops']:.2e} FLOP; largest shard {found['largest_shard_bytes'] / 2**20:,.0f} MiB")
+    for name, hours in found["estimated_hours"].items():
+        told.append(
+            f"about {duration(3600 * hours)} of training on {name}, by its measured throughput "
+            "(compilation and readings not counted)"
+        )
+    told.append("claims:")
+    told += [f"  {c['sentence']} ({c['criterion']})" for c in found["claims"]]
+    return told

@@ -1,0 +1,91 @@
+"""The `run` command: signals, a time limit, progress, and what is printed at the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from recombine.cli.words import say, text_table
+from recombine.errors import Interrupted
+from recombine.lab.device import enable_compilation_cache
+from recombine.lab.execute import Session
+from recombine.lab.progress import Watch, duration
+from recombine.lab.run import Outcome, Request, run
+from recombine.lab.shards import Stop
+from recombine.lab.store import Store
+from recombine.report.study import summary_of, write_report
+
+
+def run_to_end(
+    request: Request, place: str | Path, *, limit: float | None = None, quiet: bool = False,
+    adopt: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
+    """Runs a study, writes its report and says what was found and where it is."""
+    begun = time.monotonic()
+    store = Store.open(place)
+    store.check_writable()
+    enable_compilation_cache()
+    stop = Stop(deadline=None if limit is None else begun + limit)
+    _listen(stop)
+    session = Session(store, stop, Watch(quiet=quiet or as_json), adopt)
+    try:
+        outcome = run(request, session)
+    except Interrupted as end:
+        if stop.signal is None:
+            say(f"stopped after {duration(time.monotonic() - begun)} as asked; "
+                "run the same command to continue")  # fmt: skip
+            if as_json:
+                print(json.dumps({"finished": False}))
+            raise Interrupted("time is over", 0) from end
+        raise
+    page, numbers = write_report(store, outcome)
+    if as_json:
+        print(json.dumps({**summary_of(outcome), "page": str(page), "summary": str(numbers)}))
+        return
+    print(text_table(*scores(outcome)))
+    print()
+    print(text_table(["claim", "criterion", "found", "verdict"], claims(outcome)))
+    print()
+    print(summary_of(outcome)["verdict"])
+    for name, reason in outcome.failed[:5]:
+        print(f"failed: {name}: {reason}")
+    print(f"took {duration(time.monotonic() - begun)}; report: {page}")
+
+
+def _listen(stop: Stop) -> None:
+    def handle(number: int, _frame: Any) -> None:
+        if stop.signal is not None:  # asked twice: go at once, the last checkpoint stands
+            from recombine.cli import leave
+
+            leave(128 + number)
+        stop.signal = number
+        print("\nstopping at the next border …", file=sys.stderr, flush=True)
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+
+
+def scores(outcome: Outcome) -> tuple[list[str], list[list[Any]]]:
+    """Seen, unseen and gap for each setting of the grid that varies."""
+    from recombine.studies._hyperteacher import score_table
+
+    rows = outcome.results
+    labels = [name for name in (rows[0].labels if len(rows) else ())
+              if name != "seed" and len(rows.labels(name)) > 1]  # fmt: skip
+    table = score_table(rows, labels or ["width"])
+    keep = [i for i, name in enumerate(table.columns) if name not in ("untrained unseen R²", "")]
+    return [table.columns[i] for i in keep], [[row[i] for i in keep] for row in table.rows]
+
+
+def claims(outcome: Outcome) -> list[list[str]]:
+    found = []
+    for j in outcome.judgements:
+        shown = "" if j.interval is None else (
+            f"{j.interval.estimate:.3f} [{j.interval.low:.3f}, {j.interval.high:.3f}]"
+        )  # fmt: skip
+        found.append([j.claim.sentence, j.claim.criterion, shown, j.verdict])
+    return found

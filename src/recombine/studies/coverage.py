@@ -1,0 +1,209 @@
+"""At equal numbers of trained combinations, does it matter which ones they are?
+
+`recombine run coverage --preset standard` compares supports of equal size on the combinations that
+both hold out. Expected from the literature: disconnected and non-compositional supports fail, a
+few popular modules do no harm, a few rare ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.statistics import mean_interval
+from recombine.report.document import Section, Table
+from recombine.report.figures import Estimates, dots
+from recombine.studies import _hyperteacher as base
+from recombine.supports import SupportRule
+from recombine.combinations import Subsets
+
+RULES = ("balanced", "popular", "unpopular", "disconnected", "non-compositional")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rules by widths; every rule has a random twin of the same size and seeds."""
+
+    training: str = "quick"
+    modules: int = 8
+    active: int = 3
+    rule: tuple[str, ...] = RULES
+    held_out: float = 0.4
+    width: tuple[int, ...] = (64,)
+    depth: int = 2
+    seeds: int = 5
+
+
+class Coverage(Study):
+    """Which combinations, at equal number."""
+
+    name = "coverage"
+    question = "At equal numbers of trained combinations, does it matter which ones they are?"
+    source = base.SOURCE
+    cost = "quick: 2 min on two CPU cores; standard: about 3 min on one H200"
+    not_shown = (
+        "Whether connected support is sufficient: only what happens when it is broken.",
+        "Supports other than those compared, and other held-out shares.",
+    )
+    presets: ClassVar = {
+        "smoke": Grid("smoke", 6, 2, ("disconnected", "popular"), 0.5, (16,), 2, 2),
+        "quick": Grid(),
+        "standard": Grid("standard", 16, 3, RULES, 0.25, (128, 256, 512), 4, 5),
+        "paper": Grid("paper", 16, 3, RULES, 0.25, (1024,), 4, 3),
+    }
+
+    def cells(self, grid: Grid) -> list[Cell]:
+        training = base.TRAINING[grid.training]
+        place = {"modules": grid.modules, "active": grid.active, "depth": grid.depth}
+        found = []
+        for width in grid.width:
+            for seed in range(grid.seeds):
+                for rule in grid.rule:
+                    share = share_of(grid, rule)
+                    for chosen in (rule, "random"):
+                        found.append(
+                            base.cell(training, rule=chosen, held_out=share, width=width,
+                                      seed=seed, **place)
+                        )  # fmt: skip
+        return found
+
+    def claims(self, grid: Grid) -> list[Claim]:
+        large = max(grid.width)
+
+        def drop(rule: str, among: str) -> Callable[[Results], Evidence]:
+            def measure(results: Results) -> Evidence:
+                if rule not in grid.rule:
+                    raise NotTested(f"The rule {rule} is not part of this preset.")
+                values = drops(grid, results, rule, large, among)
+                return Evidence.of_values(
+                    base.require(values, f"Seeds with combinations held out by both ({among})")
+                )
+
+            return measure
+
+        words = (
+            f"on combinations that both hold out (width {large}), the unseen R² lost against a "
+            "random support of equal size"
+        )
+        return [
+            Claim("connection matters", f"Disconnected support: {words} is at least .1 on "
+                  "combinations across the groups", drop("disconnected", "across"), at_least=0.1),
+            Claim("only across the groups", f"Disconnected support: {words} is at most .02 on "
+                  "combinations within a group", drop("disconnected", "within"), at_most=0.02),
+            Claim("every module must be seen", f"Non-compositional support: {words} is at least "
+                  ".1", drop("non-compositional", "all"), at_least=0.1),
+            Claim("popular modules do no harm", f"Popular modules: {words} is at most .02",
+                  drop("popular", "all"), at_most=0.02),
+            Claim("rare modules do harm", f"Unpopular modules: {words} is at least .02",
+                  drop("unpopular", "all"), at_least=0.02),
+            Claim("balance brings nothing more", f"Balanced support: {words} is at least -.01 and "
+                  "at most .01", drop("balanced", "all"), at_least=-0.01, at_most=0.01),
+            Claim("width does not mend it", "The loss of the disconnected support across the "
+                  f"groups is not smaller at width {large} than at {min(grid.width)}: it falls by "
+                  "less than .05", self._mended(grid), below=0.05),
+        ]  # fmt: skip
+
+    @staticmethod
+    def _mended(grid: Grid) -> Callable[[Results], Evidence]:
+        def measure(results: Results) -> Evidence:
+            if len(grid.width) < 2 or "disconnected" not in grid.rule:
+                raise NotTested("Needs two widths.")
+            first = drops(grid, results, "disconnected", min(grid.width), "across")
+            last = drops(grid, results, "disconnected", max(grid.width), "across")
+            if len(first) != len(last):
+                raise NotTested("Some seeds are missing or diverged.")
+            return Evidence.of_values(base.require(first - last, "Seeds"))
+
+        return measure
+
+    def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
+        estimates, rows = [], []
+        kinds = [(rule, among) for rule in grid.rule
+                 for among in (("across", "within") if rule == "disconnected" else ("all",))]  # fmt: skip
+        names = [rule if among == "all" else f"{rule}, {among} groups" for rule, among in kinds]
+        for width in grid.width:
+            found = [drops(grid, results, rule, width, among) for rule, among in kinds]
+            intervals = [mean_interval(v) if v.size else None for v in found]
+            estimates.append(
+                Estimates(
+                    f"width {width}",
+                    [None if i is None else i.estimate for i in intervals],
+                    [None if i is None or not np.isfinite(i.low) else i.low for i in intervals],
+                    [None if i is None or not np.isfinite(i.high) else i.high for i in intervals],
+                )
+            )
+            rows += [[name, width, base.interval_text(v), v.size]
+                     for name, v in zip(names, found, strict=True)]  # fmt: skip
+        sizes = [size for size in range(1, grid.active + 1)]
+        by_size = []
+        for (rule, among), name in zip(kinds, names, strict=True):
+            line: list[Any] = [name]
+            for size in sizes:
+                line.append(base.interval_text(
+                    drops(grid, results, rule, max(grid.width), among, size)))  # fmt: skip
+            by_size.append(line)
+        return [
+            Section(
+                "What each support loses against a random one of equal size",
+                "R² of the random support minus R² of the named one, on combinations that both "
+                "hold out, same teachers and seeds. Zero: no loss.",
+                (dots("Unseen R² lost", names, estimates, value_label="R² lost",
+                      references=[(0.0, "no loss")]),),
+                (Table("Loss by support and width", ["support", "width", "R² lost", "seeds"], rows),
+                 Table(f"Loss by number of active modules, width {max(grid.width)}",
+                       ["support", *[f"{s} active" for s in sizes]], by_size)),
+            ),
+            Section("Scores", "", (), (base.score_table(results, ("rule", "held_out", "width")),)),
+        ]  # fmt: skip
+
+
+def share_of(grid: Grid, rule: str) -> float:
+    """The held-out share: non-compositional supports fix their own, and their twin follows."""
+    if rule != "non-compositional":
+        return grid.held_out
+    space = Subsets(grid.modules, grid.active)
+    seen = SupportRule(rule=rule).seen_count(space)
+    # The middle of the step, so that rounding down gives exactly as many as the rule holds out.
+    return (space.size - seen + 0.5) / space.size
+
+
+def drops(
+    grid: Grid, results: Results, rule: str, width: int, among: str, size: int | None = None
+) -> np.ndarray:
+    """Per seed: R² of the random twin minus R² of the rule, on combinations both hold out."""
+    found = []
+    for seed in results.labels("seed"):
+        place = {"width": width, "seed": seed, "held_out": share_of(grid, rule)}
+        left = [r for r in results.where(rule=rule, **place) if not r.diverged]
+        right = [r for r in results.where(rule="random", **place) if not r.diverged]
+        if not left or not right:
+            continue
+        both = shared(left[0], right[0], among, size)
+        if both is not None:
+            found.append(both)
+    return np.asarray(found)
+
+
+def shared(rule: Row, twin: Row, among: str, size: int | None) -> float | None:
+    """The difference of two networks on the combinations that both hold out."""
+    own = rule.readings["generalization"].tables["unseen"]
+    other = twin.readings["generalization"].tables["unseen"]
+    there = {rank: i for i, rank in enumerate(other["rank"])}
+    pairs = []
+    for i, rank in enumerate(own["rank"]):
+        if rank not in there or (size is not None and own["size"][i] != size):
+            continue
+        if among == "all" or bool(own["across"][i]) == (among == "across"):
+            pairs.append((i, there[rank]))
+    if len(pairs) < 2:
+        return None
+
+    def r2(table: dict[str, Any], index: list[int]) -> float:
+        error = sum(table["error"][i] for i in index)
+        return 1 - error / sum(table["variance"][i] for i in index)
+
+    return r2(other, [j for _, j in pairs]) - r2(own, [i for i, _ in pairs])
