@@ -75,9 +75,7 @@ def engine_speed(
     populations = []
     for stack in range(stacks):
         learners = [learner(width, depth, stack * members + seed) for seed in range(members)]
-        populations.append(
-            Population(learners, [one.prepare({}) for one in learners], precision)
-        )
+        populations.append(Population(learners, [one.prepare({}) for one in learners], precision))
     begun = time.perf_counter()
     for population in populations:
         population.compile()
@@ -166,4 +164,3 @@ def run(widths: list[int] | None = None, seconds: float | None = None) -> dict:
     print(f"matmul ceiling ({precision}): {ceiling / 1e12:.3f} TFLOP/s on {here.kind}")
     return {"device": asdict(here), "ceiling_flops": ceiling, "precision": precision,
             "lines": [line.document() for line in lines]}  # fmt: skip
-

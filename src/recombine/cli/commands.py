@@ -151,7 +151,10 @@ def import_bundles(chosen: Namespace) -> None:
 
 def store_du(chosen: Namespace) -> None:
     usage = _open(chosen).usage()
-    rows = [[kind, use.get("count", ""), f"{use['bytes'] / 2**20:.1f} MiB"] for kind, use in usage.items()]
+    rows = [
+        [kind, use.get("count", ""), f"{use['bytes'] / 2**20:.1f} MiB"]
+        for kind, use in usage.items()
+    ]
     _print(chosen, usage, [text_table(["kind", "nodes", "room"], rows)])
 
 
@@ -199,5 +202,3 @@ def _open(chosen: Namespace) -> Any:
 
 def _print(chosen: Namespace, document: dict, lines: Any) -> None:
     print(json.dumps(document) if chosen.json else "\n".join(lines))
-
-

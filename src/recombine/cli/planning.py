@@ -22,7 +22,7 @@ def document(request: Request) -> dict[str, Any]:
     reasons: dict[str, int] = defaultdict(int)
     for _, reason in feasible.infeasible:
         reasons[reason] += 1
-    flops, largest, hours = 0.0, 0, {name: 0.0 for name in cost.measured_devices()}
+    flops, largest, hours = 0.0, 0, dict.fromkeys(cost.measured_devices(), 0.0)
     costs: dict[Any, Any] = {}
     for shard in stacks:
         learner = learners[shard.cells[0]]
@@ -69,7 +69,9 @@ def lines(found: dict[str, Any]) -> list[str]:
     if found["infeasible"]:
         told.append(f"{sum(found['infeasible'].values())} cells cannot exist:")
         told += [f"  {count} x {reason}" for reason, count in found["infeasible"].items()]
-    told.append(f"{found['flops']:.2e} FLOP; largest shard {found['largest_shard_bytes'] / 2**20:,.0f} MiB")
+    told.append(
+        f"{found['flops']:.2e} FLOP; largest shard {found['largest_shard_bytes'] / 2**20:,.0f} MiB"
+    )
     for name, hours in found["estimated_hours"].items():
         told.append(
             f"about {duration(3600 * hours)} of training on {name}, by its measured throughput "

@@ -95,5 +95,3 @@ def _flat(request: Any, prefix: str = "") -> list[str]:
         else:
             found.append(f"{prefix}{name}: {value}")
     return found
-
-

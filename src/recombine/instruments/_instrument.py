@@ -48,9 +48,7 @@ class Instrument(abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def read(
-        self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]
-    ) -> Reading:
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         """The reading of one subject beside its untrained twin of the same shape and support."""
 
 

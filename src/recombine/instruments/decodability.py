@@ -44,9 +44,7 @@ class Decodability(Instrument):
                 f"{10 * self.features} rows, got {self.rows}"
             )
 
-    def read(
-        self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]
-    ) -> Reading:
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
         assert isinstance(subject, SupervisedSubject)
         assert isinstance(untrained, SupervisedSubject)

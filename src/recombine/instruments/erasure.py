@@ -37,9 +37,7 @@ class Erasure(Instrument):
     layer: int = 1
     features: int = 256
 
-    def read(
-        self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]
-    ) -> Reading:
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
         assert isinstance(subject, SupervisedSubject)
         assert isinstance(untrained, SupervisedSubject)

@@ -34,9 +34,7 @@ class Generalization(Instrument):
     combinations: int = 1024
     draws: int = 8
 
-    def read(
-        self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]
-    ) -> Reading:
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
         assert isinstance(subject, SupervisedSubject)
         assert isinstance(untrained, SupervisedSubject)
@@ -67,7 +65,9 @@ class Generalization(Instrument):
                 controls[control] |= {f"{kind}_{k}": v for k, v in summary(found).items()}
             if kind == "unseen":
                 tables[kind] = per_combination(support, chosen, scores, self.draws)
-                level = np.asarray(tables[kind]["level"])[np.repeat(np.arange(chosen.size), self.draws)]
+                level = np.asarray(tables[kind]["level"])[
+                    np.repeat(np.arange(chosen.size), self.draws)
+                ]
                 for found in np.unique(level):
                     part = {k: v[level == found] for k, v in scores.items()}
                     values[f"unseen_r2_level{found}"] = summary(part)["r2"]
@@ -106,7 +106,9 @@ def per_combination(
     if support.groups is not None:
         side = np.asarray(support.groups)
         members = support.space.indicator(chosen)
-        columns["across"] = (members[:, side].any(axis=1) & members[:, ~side].any(axis=1)).astype(int)
+        columns["across"] = (members[:, side].any(axis=1) & members[:, ~side].any(axis=1)).astype(
+            int
+        )
     table: dict[str, list[Any]] = {name: [int(x) for x in found] for name, found in columns.items()}
     # Six digits are more than the sampling noise leaves, and keep the store small.
     table["error"] = [float(f"{x:.6g}") for x in error]

@@ -94,4 +94,6 @@ def report(
     from recombine.report.study import write_report
 
     opened = Store.open(store, create=False)
-    return write_report(opened, collect(Request(study_named(study), preset, settings or {}), opened))[0]
+    return write_report(
+        opened, collect(Request(study_named(study), preset, settings or {}), opened)
+    )[0]

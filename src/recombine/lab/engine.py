@@ -35,9 +35,7 @@ class Compiled:
     temporary_bytes: int
 
 
-def over_members(
-    function: Callable, groups: int, members: int, mapped: int = 0
-) -> Callable:
+def over_members(function: Callable, groups: int, members: int, mapped: int = 0) -> Callable:
     """Maps a per-member function over a group x member rectangle, arrays by their scope.
 
     The result takes (Arrays, state, *rest): shard arrays are shared by all, group arrays by the
@@ -95,9 +93,7 @@ def advance_function(program: Program, groups: int, members: int) -> Callable:
             return state, curves
 
         nothing = jnp.zeros((groups * members, 0))
-        shapes = jax.eval_shape(
-            lambda: learn(arrays, state, draw(arrays, nothing, t), t)[1]
-        )
+        shapes = jax.eval_shape(lambda: learn(arrays, state, draw(arrays, nothing, t), t)[1])
         curves = jax.tree.map(lambda s: jnp.zeros((MOST_BLOCKS, *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, blocks, block, (state, curves))
 
@@ -138,9 +134,7 @@ def compile_population(
         return _compiled[key]
 
 
-jax.tree_util.register_dataclass(
-    Arrays, data_fields=["member", "group", "shard"], meta_fields=[]
-)
+jax.tree_util.register_dataclass(Arrays, data_fields=["member", "group", "shard"], meta_fields=[])
 
 
 def to_tree(arrays: Arrays) -> Any:

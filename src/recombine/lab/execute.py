@@ -107,9 +107,7 @@ def train(session: Session, name: str, learners: Mapping[str, Learner]) -> None:
 
 def _train_layer(session: Session, name: str, learners: Mapping[str, Learner]) -> None:
     store = session.store
-    missing = {
-        cell: learner for cell, learner in learners.items() if _wanted(store, cell, learner)
-    }
+    missing = {cell: learner for cell, learner in learners.items() if _wanted(store, cell, learner)}
     if not missing:
         return
     shards = _planned(store, name, missing)

@@ -12,7 +12,7 @@ from recombine.instruments._instrument import Reading
 from recombine.lab import execute
 from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.judge import Judgement, judge
-from recombine.lab.plan import Feasible, part
+from recombine.lab.plan import part
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest, Results, Row, Study
 from recombine.studies import REGISTRY
@@ -124,9 +124,7 @@ def _rounds(request: Request, store: Store, *, write: bool):
         cells += feasible.cells
 
 
-def gather_rows(
-    store: Store, cells: list[Cell]
-) -> tuple[list[Row], int, list[tuple[str, str]]]:
+def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[tuple[str, str]]]:
     """Finished cells as rows; how many are missing; which failed and why."""
     rows, missing, failed = [], 0, []
     for cell in cells:

@@ -68,9 +68,7 @@ class SupervisedProgram(Program):
         self, arrays: dict[str, Any], ranks: UInt32[Array, "task"], key: Any, samples: int
     ) -> Batch:
         """Draws a task for each combination, and examples of it."""
-        chosen = unrank_on_device(
-            ranks, arrays["offsets"], self.family.modules, self.family.active
-        )
+        chosen = unrank_on_device(ranks, arrays["offsets"], self.family.modules, self.family.active)
         latent_key, input_key, code_key = jax.random.split(key, 3)
         count = ranks.shape[0]
         latents = jax.vmap(self.family.latent)(jax.random.split(latent_key, count), chosen)
@@ -254,8 +252,8 @@ class Supervised(Learner):
 
 
 def _table(ranks: np.ndarray) -> np.ndarray:
-    """Ranks padded to a power of two, at least 1,024, so that supports of many sizes stack."""
-    length = next_bucket(ranks.size, tuple(2**k for k in range(10, 33)))
+    """Ranks padded to one of few lengths, so that supports of many sizes stack."""
+    length = next_bucket(ranks.size, tuple(2**k for k in range(14, 33, 4)))
     padded = np.full(length, np.iinfo(np.uint32).max, np.uint32)
     padded[: ranks.size] = ranks
     return padded

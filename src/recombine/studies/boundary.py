@@ -17,7 +17,7 @@ import numpy as np
 from recombine.lab.statistics import least_squares, mean_interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
-from recombine.report.figures import Series, curves, panels, Panel
+from recombine.report.figures import Panel, Series, curves, panels
 from recombine.studies import _hyperteacher as base
 from recombine.supports import LEVELS
 
@@ -114,9 +114,7 @@ class Boundary(Study):
                 if found.size:
                     counts = chosen.values("generalization", f"unseen_count_level{level}")
                     rows.append([name, width, base.interval_text(found), int(counts.sum())])
-        by_usage = [
-            error_by(results.where(width=w), "rarity", f"width {w}") for w in grid.width
-        ]
+        by_usage = [error_by(results.where(width=w), "rarity", f"width {w}") for w in grid.width]
         return [
             Section(
                 "Error by pairs never trained",
@@ -182,9 +180,7 @@ def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return values - (sums / np.bincount(index))[index]
 
 
-def fitted(
-    data: dict[str, np.ndarray], columns: dict[str, np.ndarray]
-) -> Callable[[float], dict]:
+def fitted(data: dict[str, np.ndarray], columns: dict[str, np.ndarray]) -> Callable[[float], dict]:
     """Least squares within networks and combination sizes, errors clustered by seed."""
     groups = data["network"] * 100 + data["size"]
     y = centred(data["log_error"], groups)

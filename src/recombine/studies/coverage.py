@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.combinations import Subsets
 from recombine.lab.statistics import mean_interval
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, dots
 from recombine.studies import _hyperteacher as base
 from recombine.supports import SupportRule
-from recombine.combinations import Subsets
 
 RULES = ("balanced", "popular", "unpopular", "disconnected", "non-compositional")
 

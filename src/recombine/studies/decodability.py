@@ -24,10 +24,9 @@ from recombine.lab.statistics import (
 )
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
-from recombine.report.figures import Points, scatter
+from recombine.report.figures import Panel, Points, panels, scatter
 from recombine.studies import _hyperteacher as base
 from recombine.studies._hyperteacher import series_over, unseen
-from recombine.report.figures import Panel, panels
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,9 @@ def within_beyond_twins(results: Results) -> Evidence:
 def _difference(results: Results, given: Callable[[Sequence[Row]], np.ndarray]) -> Evidence:
     """Trained minus untrained correlation, resampled by seed."""
     rows = enough(results)
-    by_seed = [[r for r in rows if r.labels["seed"] == s] for s in sorted({r.labels["seed"] for r in rows})]
+    by_seed = [
+        [r for r in rows if r.labels["seed"] == s] for s in sorted({r.labels["seed"] for r in rows})
+    ]
 
     def statistic(units: list[list[Row]]) -> float:
         flat = [row for unit in units for row in unit]

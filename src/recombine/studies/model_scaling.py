@@ -86,6 +86,7 @@ class ModelScaling(Study):
 
     def claims(self, grid: Grid) -> list[Claim]:
         small, large = sorted(grid.width)[len(grid.width) // 2 - 1], max(grid.width)
+        at = base.TRAINING[grid.training].matched
         hard = [share for share in grid.held_out if share >= 0.5] or [max(grid.held_out)]
         found = []
         for share in hard:
@@ -104,10 +105,10 @@ class ModelScaling(Study):
                 ),
                 Claim(
                     f"also at matched seen score, {share:g}",
-                    f"At the step where seen R² first reaches .95, unseen R² is higher at width "
+                    f"At the step where seen R² first reaches {at:g}, unseen R² is higher at width "
                     f"{large} than at {small} {where}",
                     self._wider(grid, share, small, large,
-                                lambda row: base.unseen_at_matched(row, 0.95)), above=0.0,
+                                lambda row: base.unseen_at_matched(row, at)), above=0.0,
                 ),
                 Claim(
                     f"also after a third of the training, {share:g}",
@@ -181,6 +182,7 @@ class ModelScaling(Study):
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         main = results.where(depth=max(grid.depth), encoding="identity")
+        at = base.TRAINING[grid.training].matched
         drawn = []
         for share in grid.held_out:
             rows = main.where(held_out=share)
@@ -189,15 +191,15 @@ class ModelScaling(Study):
                     series_over(rows, "width", seen, "seen"),
                     series_over(rows, "width", unseen, "unseen"),
                     series_over(rows, "width",
-                                lambda row: base.unseen_at_matched(row, 0.95),
-                                "unseen when seen is .95"),
+                                lambda row: base.unseen_at_matched(row, at),
+                                f"unseen when seen is {at:g}"),
                 ])
             )  # fmt: skip
         found = [
             Section(
                 "Width",
                 "Seen and unseen R² at the end of training, and unseen R² at the step where seen "
-                "R² first reached .95.",
+                f"R² first reached {at:g}.",
                 (panels("R² by width", "width", "R²", drawn, log_x=True, y_range=(-0.1, 1.02)),),
                 (base.score_table(main, ("held_out", "width"), "Widths"),),
             )
