@@ -11,7 +11,7 @@ import numpy as np
 from recombine.instruments import ridge
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.subject import Subject
-from recombine.instruments.supervised_subject import SupervisedSubject
+from recombine.instruments.supervised_subject import SupervisedSubject, supervised
 from recombine.seeds import host_seed
 
 
@@ -46,8 +46,7 @@ class Decodability(Instrument):
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
-        assert isinstance(subject, SupervisedSubject)
-        assert isinstance(untrained, SupervisedSubject)
+        subject, untrained = supervised(subject, self.name), supervised(untrained, self.name)
         space, support = subject.support.space, subject.support
         rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
         ranks = rng.integers(0, space.size, self.rows).astype(np.uint32)

@@ -9,11 +9,11 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from recombine.errors import NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.subject import Subject
-from recombine.instruments.subspaces import Erasure as Projection
-from recombine.instruments.subspaces import concept_erasure, random_subspace
-from recombine.instruments.supervised_subject import SupervisedSubject
+from recombine.instruments.subspaces import concept_erasures, random_subspace
+from recombine.instruments.supervised_subject import SupervisedSubject, supervised
 from recombine.seeds import host_seed
 
 
@@ -33,18 +33,24 @@ class Erasure(Instrument):
     needs: ClassVar[tuple[str, ...]] = ("activations", "answer")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "planted")
 
-    rows: int = 1024
+    rows: int = 2048
+    scored: int = 512
     layer: int = 1
-    features: int = 256
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
-        assert isinstance(subject, SupervisedSubject)
-        assert isinstance(untrained, SupervisedSubject)
+        subject, untrained = supervised(subject, self.name), supervised(untrained, self.name)
+        if self.layer > subject.learner.model.depth:
+            raise NotApplicable(
+                f"erasure in hidden layer {self.layer}: the network has only "
+                f"{subject.learner.model.depth}"
+            )
         rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
-        # As many tasks with each number of active modules, half for the fit, half to score.
-        ranks = rng.integers(0, subject.support.space.size, 2 * self.rows).astype(np.uint32)
-        batch = subject.draw(ranks, self.name, samples=4)
+        # The first `rows` tasks show where the modules are; the rest show what erasing does.
+        ranks = rng.integers(0, subject.support.space.size, self.rows + self.scored).astype(
+            np.uint32
+        )
+        batch = subject.draw(ranks, self.name, samples=2)
         own = self._rises(subject, batch, rng, random=False)
         numbers = {
             "untrained": self._rises(untrained, batch, rng, random=False),
@@ -68,13 +74,11 @@ class Erasure(Instrument):
         fit = features[: self.rows, 0]
         before = _error(subject.answer_from(self.layer, hidden[self.rows :]), batch.targets)
         variance = float(np.var(np.asarray(batch.targets[self.rows :])))
+        rest = features[self.rows :]
         rises = []
-        for module in range(latents.shape[1]):
-            erase: Projection = concept_erasure(fit, latents[: self.rows, module])
-            if random:
-                erase = random_subspace(rng, erase)
-            rest = features[self.rows :]
-            changed = rest - ((rest - erase.mean) @ erase.V.T) @ erase.U.T
+        for erase in concept_erasures(fit, latents[: self.rows]):
+            chosen = random_subspace(rng, erase) if random else erase
+            changed = rest - ((rest - chosen.mean) @ chosen.V.T) @ chosen.U.T
             changed = np.pad(changed, ((0, 0), (0, 0), (0, padding))).astype(np.float32)
             after = _error(subject.answer_from(self.layer, jnp.asarray(changed)), batch.targets)
             rises.append((after - before) / variance)

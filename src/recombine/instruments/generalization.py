@@ -10,7 +10,7 @@ import numpy as np
 
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.subject import Subject
-from recombine.instruments.supervised_subject import SupervisedSubject
+from recombine.instruments.supervised_subject import supervised
 from recombine.seeds import host_seed
 from recombine.supports import Support, novelty
 
@@ -36,8 +36,7 @@ class Generalization(Instrument):
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
-        assert isinstance(subject, SupervisedSubject)
-        assert isinstance(untrained, SupervisedSubject)
+        subject, untrained = supervised(subject, self.name), supervised(untrained, self.name)
         support = subject.support
         rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
         values: dict[str, float] = {}

@@ -69,9 +69,20 @@ def concept_erasure(
     (True, 1)
     """
     x, concept, mean, axes, scales = _prepared(X, Y, rank_tolerance)
-    whitened = (x @ axes) / scales
-    basis = axes @ _column_space(whitened.T @ concept / len(x))
-    return _oblique(basis, mean, axes, scales)
+    covariance = _whitened_covariance(x, concept, axes, scales)
+    return _oblique(axes @ _column_space(covariance), mean, axes, scales)
+
+
+def concept_erasures(
+    X: ArrayLike, Y: ArrayLike, *, rank_tolerance: float = RANK_TOLERANCE
+) -> list[Erasure]:
+    """One erasure for each column of Y taken as a concept by itself, decomposing X only once."""
+    x, concepts, mean, axes, scales = _prepared(X, Y, rank_tolerance)
+    covariance = _whitened_covariance(x, concepts, axes, scales)
+    return [
+        _oblique(axes @ _column_space(covariance[:, i : i + 1]), mean, axes, scales)
+        for i in range(concepts.shape[1])
+    ]
 
 
 def random_subspace(rng: np.random.Generator, like: Erasure) -> Erasure:
@@ -132,6 +143,12 @@ def _prepared(
     floor = max(rank_tolerance * lengths[0], 1e-12 * float(np.abs(features).max()))
     kept = lengths > floor
     return x, y, mean, rows[kept].T, lengths[kept] / np.sqrt(len(x))
+
+
+def _whitened_covariance(
+    x: Features, concept: Targets, axes: np.ndarray, scales: np.ndarray
+) -> np.ndarray:
+    return ((x @ axes) / scales).T @ concept / len(x)
 
 
 def _column_space(columns: Float[np.ndarray, "axis column"]) -> Float[np.ndarray, "axis rank"]:

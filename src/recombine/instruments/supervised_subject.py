@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from recombine.errors import NotApplicable
 from recombine.families._family import pad_to
 from recombine.instruments.subject import Subject
 from recombine.models.layers import path_name
@@ -112,6 +113,16 @@ class SupervisedSubject(Subject):
                 jax.tree.map(lambda a, n=BATCH - missing: a[:n], function(self.model, code, x))
             )
         return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
+
+
+def supervised(subject: Subject, instrument: str) -> SupervisedSubject:
+    """The subject with the world it was trained in, or a refusal that says what is missing."""
+    if not isinstance(subject, SupervisedSubject):
+        raise NotApplicable(
+            f"{instrument} needs a subject that knows its family and support, such as that of a "
+            f"supervised learner; {type(subject).__name__} does not"
+        )
+    return subject
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

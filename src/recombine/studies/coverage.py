@@ -19,7 +19,6 @@ from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, 
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, dots
 from recombine.studies import _hyperteacher as base
-from recombine.supports import SupportRule
 
 RULES = ("balanced", "popular", "unpopular", "disconnected", "non-compositional")
 
@@ -165,10 +164,10 @@ def share_of(grid: Grid, rule: str) -> float:
     """The held-out share: non-compositional supports fix their own, and their twin follows."""
     if rule != "non-compositional":
         return grid.held_out
-    space = Subsets(grid.modules, grid.active)
-    seen = SupportRule(rule=rule).seen_count(space)
+    total = Subsets(grid.modules, grid.active).size
+    without_one = Subsets(grid.modules - 1, grid.active).size
     # The middle of the step, so that rounding down gives exactly as many as the rule holds out.
-    return (space.size - seen + 0.5) / space.size
+    return (total - without_one + 0.5) / total
 
 
 def drops(
