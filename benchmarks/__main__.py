@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import startup, training
+from benchmarks import compiling, memory, startup, training
 from recombine.lab.device import enable_compilation_cache
 
 
@@ -18,7 +18,12 @@ def main() -> None:
     chosen = parser.parse_args()
     enable_compilation_cache()
     widths = [int(w) for w in chosen.widths.split(",") if w] or None
-    found = {"startup": startup.run(), "training": training.run(widths, chosen.seconds)}
+    found = {
+        "startup": startup.run(),
+        "compiling": compiling.run(),
+        "training": training.run(widths, chosen.seconds),
+        "memory": memory.run(),
+    }
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 

@@ -16,8 +16,8 @@ _names = {
     "check_learner": "recombine.learners.check",
     "fit": "recombine.lab.api",
     "load": "recombine.lab.api",
-    "report": "recombine.lab.api",
     "run": "recombine.lab.api",
+    "write_report": "recombine.lab.api",
 }
 _load, _all = lazy(__name__, _names)
 __all__ = ["__version__", *_all]

@@ -14,6 +14,10 @@ class InvalidRequest(RecombineError):
     """The request itself is wrong; running it again cannot help."""
 
 
+class UnknownName(InvalidRequest):
+    """A name that is in no registry: a slip of the keyboard, never a gap in a grid."""
+
+
 class StoreError(RecombineError):
     """The store cannot do what was asked (no room, read-only, too new, damaged)."""
 
@@ -30,7 +34,7 @@ class Interrupted(RecombineError):
         self.exit_code = exit_code
 
 
-def unknown(what: str, given: str, allowed: Iterable[str]) -> InvalidRequest:
+def unknown(what: str, given: str, allowed: Iterable[str]) -> UnknownName:
     """The error for a name that is not in a registry, with the nearest valid one.
 
     >>> print(unknown("rule", "poplar", ["popular", "random"]))
@@ -39,4 +43,4 @@ def unknown(what: str, given: str, allowed: Iterable[str]) -> InvalidRequest:
     names = sorted(allowed)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return InvalidRequest(f"unknown {what} {given!r}: {hint}(allowed: {', '.join(names)})")
+    return UnknownName(f"unknown {what} {given!r}: {hint}(allowed: {', '.join(names)})")

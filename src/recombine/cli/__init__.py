@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 
 # Readings run on threads of our own; BLAS threads on top of them fight for the cores (a reading
 # of 0.07 s took 13 s). Must be set before numpy is loaded.
@@ -25,8 +26,18 @@ def main(arguments: list[str] | None = None) -> None:
     except RecombineError as error:
         print(f"recombine: error: {' '.join(str(error).split())}", file=sys.stderr)
         leave(2)
+    except KeyboardInterrupt:  # before `run` listens for signals, or in another command
+        print("recombine: stopped; run the same command to continue", file=sys.stderr)
+        leave(130)
     except BrokenPipeError:  # the reader of our output went away
         leave(0)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        print(f"recombine: error: {error.strerror or error}:{where}", file=sys.stderr)
+        leave(2)
+    except Exception:
+        traceback.print_exc()
+        leave(1)  # not by waiting for threads that may still be training
     else:
         sys.exit(code or 0)
 

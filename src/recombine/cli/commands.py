@@ -35,17 +35,17 @@ def plan(chosen: Namespace) -> None:
     print(json.dumps(found, indent=1) if chosen.json else "\n".join(lines(found)))
 
 
-def run(chosen: Namespace) -> None:
+def run(chosen: Namespace) -> int:
     from recombine.cli.running import run_to_end
 
     limit = None if chosen.time is None else parse_duration(chosen.time)
-    run_to_end(
+    return run_to_end(
         _request(chosen), chosen.store, limit=limit, quiet=chosen.quiet, adopt=chosen.adopt,
         as_json=chosen.json,
     )  # fmt: skip
 
 
-def demo(chosen: Namespace) -> None:
+def demo(chosen: Namespace) -> int:
     from recombine.cli.running import run_to_end
     from recombine.lab.run import Request, study_named
 
@@ -53,7 +53,7 @@ def demo(chosen: Namespace) -> None:
         say("Networks of two widths learn tasks composed of 8 modules, at most 3 at a time;")
         say("a quarter, three quarters or nine tenths of the combinations are held out.")
     request = Request(study_named("data-scaling"), "quick")
-    run_to_end(request, chosen.store, quiet=chosen.quiet, as_json=chosen.json)
+    return run_to_end(request, chosen.store, quiet=chosen.quiet, as_json=chosen.json)
 
 
 def status(chosen: Namespace) -> None:

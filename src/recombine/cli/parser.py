@@ -6,7 +6,7 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from recombine._lazy import load
@@ -20,17 +20,25 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line that name what was probably meant."""
 
     def error(self, message: str) -> NoReturn:
-        known = [option for action in self._actions for option in action.option_strings]
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                known += list(action.choices)
-        for word in message.replace("'", " ").split():
-            near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-            if near and near[0] != word:
+        known = set(self._known())
+        words = message.replace("'", " ").split()
+        for word in sorted(words, key=lambda word: not word.startswith("-")):
+            alike = [name for name in known if name.startswith("-") == word.startswith("-")]
+            near = difflib.get_close_matches(word, sorted(alike), n=1, cutoff=0.6)
+            if near and word not in known:
                 message += f"; did you mean {near[0]}?"
                 break
         print(f"recombine: error: {message} (try {self.prog} --help)", file=sys.stderr)
         sys.exit(2)
+
+    def _known(self) -> Iterator[str]:
+        """Every command and option that can be typed here or further on."""
+        for action in self._actions:
+            yield from action.option_strings
+            if isinstance(action, argparse._SubParsersAction):
+                yield from action.choices
+                for parser in action.choices.values():
+                    yield from parser._known()
 
 
 def build() -> argparse.ArgumentParser:
@@ -65,10 +73,14 @@ def build() -> argparse.ArgumentParser:
     made = command("run", "Runs a study to its verdict; continues where it stopped.",
                    "recombine run coverage --preset quick --set width=64,128 seeds=5")  # fmt: skip
     _study(made)
-    made.add_argument("--for", dest="time", metavar="TIME", default=None,
-                      help="stop at a border after this long, such as 9m, and continue later")  # fmt: skip
-    made.add_argument("--adopt", action="store_true",
-                      help="continue checkpoints written on another kind of machine")  # fmt: skip
+    made.add_argument(
+        "--for", dest="time", metavar="TIME", default=None,
+        help="stop at a border after this long, such as 9m, and continue later",
+    )  # fmt: skip
+    made.add_argument(
+        "--adopt", action="store_true",
+        help="continue checkpoints written on another kind of machine",
+    )  # fmt: skip
     made.add_argument("--quiet", action="store_true", help="no progress")
 
     made = command("status", "What is done, running, failed and planned.",
@@ -85,8 +97,10 @@ def build() -> argparse.ArgumentParser:
     made.add_argument("cell", help="a cell's id, or its first letters")
     _store(made)
 
-    made = command("coverage", "What a support covers, and how new the rest is.",
-                   "recombine coverage --modules 16 --active 3 --held-out .25 --rule popular")  # fmt: skip
+    made = command(
+        "coverage", "What a support covers, and how new the rest is.",
+        "recombine coverage --modules 16 --active 3 --held-out .25 --rule popular",
+    )  # fmt: skip
     made.add_argument("--modules", type=int, default=16)
     made.add_argument("--active", type=int, default=3, help="at most so many modules at a time")
     made.add_argument("--held-out", type=float, default=0.25, help="share of the combinations")

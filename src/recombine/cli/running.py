@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from recombine.lab.progress import Watch, duration
 from recombine.lab.run import Outcome, Request, run
 from recombine.lab.shards import Stop
 from recombine.lab.store import Store
+from recombine.lab.study import Results
 from recombine.report.study import summary_of, write_report
 
 
 def run_to_end(
     request: Request, place: str | Path, *, limit: float | None = None, quiet: bool = False,
     adopt: bool = False, as_json: bool = False,
-) -> None:  # fmt: skip
-    """Runs a study, writes its report and says what was found and where it is."""
+) -> int:  # fmt: skip
+    """Runs a study, writes its report, says what was found and where; 1 if a cell failed."""
     begun = time.monotonic()
     store = Store.open(place)
     store.check_writable()
@@ -45,7 +47,7 @@ def run_to_end(
     page, numbers = write_report(store, outcome)
     if as_json:
         print(json.dumps({**summary_of(outcome), "page": str(page), "summary": str(numbers)}))
-        return
+        return 1 if outcome.failed else 0
     print(text_table(*scores(outcome)))
     print()
     print(text_table(["claim", "criterion", "found", "verdict"], claims(outcome)))
@@ -54,31 +56,46 @@ def run_to_end(
     for name, reason in outcome.failed[:5]:
         print(f"failed: {name}: {reason}")
     print(f"took {duration(time.monotonic() - begun)}; report: {page}")
+    return 1 if outcome.failed else 0
 
 
 def _listen(stop: Stop) -> None:
     def handle(number: int, _frame: Any) -> None:
         if stop.signal is not None:  # asked twice: go at once, the last checkpoint stands
-            from recombine.cli import leave
-
-            leave(128 + number)
+            os._exit(128 + number)
         stop.signal = number
-        print("\nstopping at the next border …", file=sys.stderr, flush=True)
+        # Not through print: what was interrupted may be in the middle of printing itself.
+        os.write(2, "\nstopping at the next border …\n".encode())
 
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)
 
 
 def scores(outcome: Outcome) -> tuple[list[str], list[list[Any]]]:
-    """Seen, unseen and gap for each setting of the grid that varies."""
+    """Seen, unseen and gap, or else the last evaluations, by what varies in the grid."""
     from recombine.studies._hyperteacher import score_table
 
     rows = outcome.results
     labels = [name for name in (rows[0].labels if len(rows) else ())
               if name != "seed" and len(rows.labels(name)) > 1]  # fmt: skip
+    if not all("generalization" in row.readings for row in rows):
+        return last_evaluations(rows, labels)
     table = score_table(rows, labels or ["width"])
     keep = [i for i, name in enumerate(table.columns) if name not in ("untrained unseen R²", "")]
     return [table.columns[i] for i in keep], [[row[i] for i in keep] for row in table.rows]
+
+
+def last_evaluations(rows: Results, labels: Sequence[str]) -> tuple[list[str], list[list[Any]]]:
+    """The mean over what was trained alike of each score at the end of training."""
+    metrics = sorted({metric for row in rows for metric in row.summary["evaluations"]})
+    table = []
+    for setting in dict.fromkeys(tuple(row.labels.get(name) for name in labels) for row in rows):
+        alike = rows.where(**dict(zip(labels, setting, strict=True)))
+        ends = [[row.curve(metric)[1] for row in alike if not row.diverged] for metric in metrics]
+        means = [[curve[-1] for curve in curves if curve.size] for curves in ends]
+        shown = [f"{sum(found) / len(found):.3f}" if found else "–" for found in means]
+        table.append([*setting, *shown, len(alike), alike.diverged])
+    return [*labels, *metrics, "cells", "diverged"], table
 
 
 def claims(outcome: Outcome) -> list[list[str]]:

@@ -86,14 +86,13 @@ def run(
     return run_request(request, Session(Store.open(store), watch=Watch(quiet=quiet)))
 
 
-def report(
+def write_report(
     study: str, preset: str = "quick", *, store: str | Path = "runs",
     settings: dict[str, str] | None = None,
 ) -> Path:  # fmt: skip
     """Writes a study's report from what a store holds, and returns its path."""
-    from recombine.report.study import write_report
+    from recombine.report.study import write_report as write
 
     opened = Store.open(store, create=False)
-    return write_report(
-        opened, collect(Request(study_named(study), preset, settings or {}), opened)
-    )[0]
+    request = Request(study_named(study), preset, settings or {})
+    return write(opened, collect(request, opened))[0]

@@ -79,6 +79,12 @@ class Checkpoints:
         for folder in [*self._saved(), *self.folder.glob("damaged-*")]:
             self._drop(folder)
         self._sweep()
+        with suppress(OSError):  # stays where it holds what somebody else put there
+            self.folder.rmdir()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to continue from."""
+        return bool(self._saved())
 
     def _saved(self) -> list[Path]:
         if not self.folder.is_dir():

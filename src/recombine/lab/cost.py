@@ -18,7 +18,7 @@ from recombine.errors import NotApplicable
 from recombine.lab import engine
 from recombine.lab.cost_jaxpr import Flat, flatten, total_flops
 from recombine.lab.cost_memory import ACCELERATOR, CPU, fuse, peak, traffic
-from recombine.lab.cost_throughput import Throughput, estimate_seconds, measured
+from recombine.lab.cost_throughput import Throughput, estimate_seconds, measured, measured_devices
 from recombine.lab.device import device
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
 
@@ -29,6 +29,7 @@ __all__ = [
     "cost_of",
     "estimate_seconds",
     "measured",
+    "measured_devices",
     "parameters_of",
     "predict_memory",
     "shapes_of",

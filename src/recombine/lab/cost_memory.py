@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from recombine.lab.cost_jaxpr import LOOPS, Flat, Operation, Value
 
@@ -160,16 +161,25 @@ def _carried(operation: Operation, body: int) -> tuple[Value, ...]:
     """The inputs of a loop's body that differ from trip to trip: its carry and its slices."""
     inputs, params = operation.bodies[body].inputs, operation.params
     if operation.name == "scan":
-        return inputs[params["num_consts"] :]
+        return inputs[_scan_counts(params)[0] :]
     # A while loop's bodies are its test, which keeps nothing, and what it repeats.
     return inputs[params["body_nconsts"] :] if operation.name == "while" and body == 1 else ()
+
+
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many of a scan's operands are constants, and how many are carried."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    # From jax 0.11 on the operands come as one tree of (constants, carry, slices).
+    constants, carry, _ = params["ft_in"].unpack()
+    return len(constants), len(carry)
 
 
 def _read_whole(operation: Operation) -> tuple[Value, ...]:
     """What an operation reads without replacing: of a loop, not the carry it starts from."""
     params, operands = operation.params, operation.operands
     if operation.name == "scan":
-        first, count = params["num_consts"], params["num_carry"]
+        first, count = _scan_counts(params)
         operands = operands[:first] + operands[first + count :]
     elif operation.name == "while":
         operands = operands[: params["cond_nconsts"] + params["body_nconsts"]]

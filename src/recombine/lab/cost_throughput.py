@@ -29,6 +29,15 @@ def _table() -> dict[str, tuple[Throughput, ...]]:
     }
 
 
+def measured_devices() -> list[str]:
+    """The kinds of device that have been measured.
+
+    >>> "cpu" in measured_devices()
+    True
+    """
+    return list(_table())
+
+
 def measured(device_kind: str) -> tuple[Throughput, ...] | None:
     """What was measured on this kind of device, or None: then say so instead of guessing.
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from recombine.errors import InvalidRequest
 from recombine.families._family import pad_to
 from recombine.learners._learner import Arrays, Learner, Program
 from recombine.seeds import key_at, stream
@@ -88,13 +89,16 @@ def advance_function(program: Program, groups: int, members: int) -> Callable:
             state, metrics = jax.lax.scan(
                 lambda state, one: learn(arrays, state, one[0], one[1]), state, (drawn, steps)
             )
-            points = jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+            points = jax.tree.map(
+                lambda values: jnp.mean(values, axis=0, dtype=jnp.float32), metrics
+            )
             curves = jax.tree.map(lambda curve, p: curve.at[number].set(p), curves, points)
             return state, curves
 
         nothing = jnp.zeros((groups * members, 0))
         shapes = jax.eval_shape(lambda: learn(arrays, state, draw(arrays, nothing, t), t)[1])
-        curves = jax.tree.map(lambda s: jnp.zeros((MOST_BLOCKS, *s.shape), s.dtype), shapes)
+        # Float whatever the metric is: the mean of a count over a block is no whole number.
+        curves = jax.tree.map(lambda s: jnp.zeros((MOST_BLOCKS, *s.shape), jnp.float32), shapes)
         return jax.lax.fori_loop(0, blocks, block, (state, curves))
 
     return advance
@@ -117,7 +121,7 @@ def compile_population(
     shapes = tuple(
         (leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves((to_tree(arrays), state))
     )
-    key = (program, groups, members, shapes)
+    key = (program, groups, members, shapes, jax.tree.structure((arrays, state)))
     # Two threads that need the same program must not both compile it.
     with _compile_lock:
         if key not in _compiled:
@@ -188,6 +192,22 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
+def _shared(trees: Sequence[Any], scope: str) -> Any:
+    """The arrays that all members of a scope brought, which must be the same for each of them."""
+    first = jax.tree.leaves(trees[0])
+    for tree in trees[1:]:
+        leaves = jax.tree.leaves(tree)
+        if len(leaves) != len(first) or not all(
+            a is b or np.array_equal(a, b, equal_nan=True)
+            for a, b in zip(first, leaves, strict=True)
+        ):
+            raise InvalidRequest(
+                f"members of one {scope} brought different {scope} arrays: cells that do not "
+                f"share them need different keys from {scope}()"
+            )
+    return trees[0]
+
+
 class Population:
     """Members of one program in one state, which can advance, evaluate and be saved.
 
@@ -211,10 +231,11 @@ class Population:
             learner.weights(state) for learner, state in zip(learners, states, strict=True)
         ]
         self.state = _stack(states)
+        rows = [prepared[i : i + self.members] for i in range(0, len(prepared), self.members)]
         self.arrays = Arrays(
             member=_stack([arrays.member for arrays in prepared]),
-            group=_stack([prepared[g * self.members].group for g in range(groups)]),
-            shard=jax.tree.map(jnp.asarray, prepared[0].shard),
+            group=_stack([_shared([one.group for one in row], "group") for row in rows]),
+            shard=jax.tree.map(jnp.asarray, _shared([one.shard for one in prepared], "shard")),
         )
         self.steps = self.learners[0].steps
         self._blocks = 1

@@ -9,17 +9,24 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from recombine.errors import Interrupted, InvalidRequest, NotApplicable, StoreError
+from recombine.errors import (
+    Interrupted,
+    InvalidRequest,
+    NotApplicable,
+    RecombineError,
+    StoreError,
+)
 from recombine.instruments._instrument import check_controls
 from recombine.lab import plan
+from recombine.lab.checkpoints import Checkpoints
 from recombine.lab.device import device, versions
 from recombine.lab.identity import canonical, node_id
 from recombine.lab.leases import Busy
 from recombine.lab.progress import Watch
-from recombine.lab.shards import DoesNotFit, Shard, Stop, gather, run_shard
+from recombine.lab.shards import Shard, Stop, checkpoint_seconds, gather, run_shard
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
-from recombine.learners._learner import Learner
+from recombine.learners._learner import Learner, Material
 
 POLL_SECONDS = 0.2
 BUSY_SECONDS = 1.0
@@ -33,6 +40,7 @@ class Session:
     stop: Stop = field(default_factory=Stop)
     watch: Watch = field(default_factory=lambda: Watch(quiet=True))
     adopt: bool = False
+    save_every: float = field(default_factory=checkpoint_seconds)
 
     def check(self) -> None:
         if self.stop.wanted:
@@ -75,8 +83,13 @@ class Session:
                     else:
                         self.watch.finish(name)
                 self.watch.draw()
+            if isinstance(failed, Interrupted):
+                self.check()  # knows who asked for the stop, which the job does not
             if failed is not None:
                 raise failed
+        except BaseException:
+            self.stop.given_up = True
+            raise
         finally:
             # Threads end at their next border; a compilation cannot be stopped, but holds nothing.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -87,30 +100,62 @@ class Session:
 
 def make_materials(session: Session, learners: Sequence[Learner]) -> None:
     """Prepares data that is not in the store yet."""
-    for name, material in plan.materials(learners).items():
-        if session.store.has("material", name):
-            continue
-        with session.store.lease([name]):
-            session.store.commit(
-                "material", name, request=canonical(material), tensors={"data": material.make()},
-                versions=versions(),
-            )  # fmt: skip
+    jobs = {
+        name: lambda name=name, material=material: _make(session, name, material)
+        for name, material in plan.materials(learners).items()
+        if not session.store.has("material", name)
+        and not _hopeless(session.store, "material", name)
+    }
+    if jobs:
+        session.carry_out("preparing data", jobs, dict.fromkeys(jobs, 1), workers=1)
 
 
-def train(session: Session, name: str, learners: Mapping[str, Learner]) -> None:
-    """Trains every cell that is not in the store, upstream cells first."""
-    layers = plan.upstream_first(learners.values())
+def _make(session: Session, name: str, material: Material) -> None:
+    store = session.store
+    with store.lease([name]) as lease:
+        if store.has("material", name):
+            return
+        try:
+            data = material.make()
+        except (Interrupted, StoreError):
+            raise
+        except Exception as error:
+            _record_failure(session, "material", name, name, error)
+            return
+        store.commit(
+            "material", name, request=canonical(material), tensors={"data": data},
+            versions=versions(), lease=lease,
+        )  # fmt: skip
+
+
+def train(
+    session: Session, name: str, learners: Mapping[str, Learner], *, with_weights: bool = False
+) -> None:
+    """Trains every cell that is not in the store, upstream cells first.
+
+    With `with_weights` also those that came in a bundle without their weights.
+    """
+    store = session.store
+
+    def here(cell: str) -> bool:
+        return is_whole(store, cell) if with_weights else store.has("cell", cell)
+
+    layers = plan.upstream_first(learners.values(), lambda cell: is_whole(store, cell))
     make_materials(session, [learner for layer in layers for learner in layer.values()])
     for depth, layer in enumerate(layers):
-        _train_layer(session, f"{name}-{depth}", layer)
+        missing = {
+            cell: learner
+            for cell, learner in layer.items()
+            if not here(cell) and not _hopeless(store, "cell", cell) and has_needs(store, learner)
+        }
+        if missing:
+            _train_layer(session, f"{name}-{depth}", layer, missing)
 
 
-def _train_layer(session: Session, name: str, learners: Mapping[str, Learner]) -> None:
-    store = session.store
-    missing = {cell: learner for cell, learner in learners.items() if _wanted(store, cell, learner)}
-    if not missing:
-        return
-    shards = _planned(store, name, missing)
+def _train_layer(
+    session: Session, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner]
+) -> None:
+    shards = _planned(session.store, name, learners, missing)
     workers = 1 if device().accelerated else device().cores
     todo = {shard.id: shard for shard in shards if any(c in missing for c in shard.cells)}
     weights = {s.id: missing_steps(s, learners) for s in todo.values()}
@@ -125,33 +170,61 @@ def missing_steps(shard: Shard, learners: Mapping[str, Learner]) -> int:
     return len(shard.cells) * learners[shard.cells[0]].steps
 
 
-def _wanted(store: Store, cell: str, learner: Learner) -> bool:
-    if store.has("cell", cell):
+def is_whole(store: Store, cell: str) -> bool:
+    """Whether a cell is here with its weights; a damaged one is set aside, and so is not."""
+    try:
+        return store.has("cell", cell) and "weights.safetensors" not in store.absent("cell", cell)
+    except StoreError:
         return False
-    failure = store.failure("cell", cell)
-    if failure is not None and not failure.get("retry", True):
-        return False
-    return all(store.has("cell", node_id(up)) for up in learner.upstream().values())
 
 
-def _planned(store: Store, name: str, missing: Mapping[str, Learner]) -> list[Shard]:
-    """The shards of the plan file if it covers what is missing, else new ones, written down."""
-    stored = store.read_plan(name)
-    if stored is not None:
-        known = [
-            Shard(tuple(s["cells"]), s["groups"], s["precision"], s["padding"])
-            for s in stored["shards"]
-        ]
-        if set(missing) <= {cell for shard in known for cell in shard.cells}:
-            return known
-    shards = plan.shards(missing, device())
-    _write_plan(store, name, shards)
+def has_needs(store: Store, learner: Learner) -> bool:
+    """Whether everything that a learner's `prepare` is given is here."""
+    return all(is_whole(store, node_id(up)) for up in learner.upstream().values()) and all(
+        store.has("material", node_id(material)) for material in learner.materials().values()
+    )
+
+
+def _hopeless(store: Store, kind: str, name: str) -> bool:
+    failure = store.failure(kind, name)
+    return failure is not None and not failure.get("retry", True)
+
+
+def _record_failure(
+    session: Session, kind: str, name: str, log_name: str, error: BaseException
+) -> None:
+    """Says why in one line, and where the traceback is; only a wrong request is not retried."""
+    log = session.store.log_path(log_name)
+    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    if not isinstance(error, RecombineError):
+        reason = f"{type(error).__name__}: {reason}"
+    session.store.fail(
+        kind, name, reason=reason[:500], detail=f"the traceback is in {log.name}",
+        retry=not isinstance(error, InvalidRequest | NotApplicable),
+    )  # fmt: skip
+    session.watch.say(f"{kind} {name[:10]} failed: {reason[:200]}")
+
+
+def _planned(
+    store: Store, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner]
+) -> list[Shard]:
+    """The shards of the plan file that still hold, and new ones, written down, for the rest."""
+    stored = store.read_plan(name) or {"device": None, "shards": []}
+    here = asdict(device())
+    kept = []
+    for known in stored["shards"]:
+        shard = Shard(tuple(known["cells"]), known["groups"], known["precision"], known["padding"])
+        # What began elsewhere goes on as it was grouped there; what did not is grouped for here.
+        begun = stored["device"] == here or Checkpoints(store.work(shard.id) / "state")
+        if begun and learners.keys() >= set(shard.cells):
+            kept.append(shard)
+    rest = {c: m for c, m in missing.items() if not any(c in shard.cells for shard in kept)}
+    if not rest:
+        return kept
+    shards = [*kept, *plan.shards(rest, device())]
+    store.write_plan(name, {"device": here, "shards": [asdict(shard) for shard in shards]})
     return shards
-
-
-def _write_plan(store: Store, name: str, shards: Sequence[Shard]) -> None:
-    document = {"device": asdict(device()), "shards": [asdict(shard) for shard in shards]}
-    store.write_plan(name, document)
 
 
 def _run(session: Session, name: str, shard: Shard, learners: Mapping[str, Learner]) -> None:
@@ -159,31 +232,20 @@ def _run(session: Session, name: str, shard: Shard, learners: Mapping[str, Learn
     store = session.store
     members = [learners[cell] for cell in shard.cells]
     with store.lease([shard.id, *shard.cells]) as lease:
-        if all(store.has("cell", cell) for cell in shard.cells):
+        if all(is_whole(store, cell) for cell in shard.cells):
             return
         try:
             run_shard(
                 store, shard, members, lease=lease, stop=session.stop, progress=session.watch,
-                adopt_foreign=session.adopt,
+                adopt_foreign=session.adopt, save_every=session.save_every,
             )  # fmt: skip
             return
-        except Interrupted:
-            raise
-        except StoreError as error:
-            if not isinstance(error, DoesNotFit):
-                raise  # a full or damaged disk would fail every other shard too
-            reason: Exception = error
+        except (Interrupted, StoreError):
+            raise  # a full or damaged disk would fail every other shard too
         except Exception as error:
             reason = error
-        log = store.log_path(shard.id)
-        log.write_text("".join(traceback.format_exception(reason)), encoding="utf-8")
         if len(shard.cells) == 1:
-            store.fail(
-                "cell", shard.cells[0], reason=str(reason).splitlines()[0][:500],
-                detail=f"the traceback is in {log.name}",
-                retry=not isinstance(reason, InvalidRequest),
-            )  # fmt: skip
-            session.watch.say(f"cell {shard.cells[0][:10]} failed: {str(reason)[:200]}")
+            _record_failure(session, "cell", shard.cells[0], shard.id, reason)
             return
     # Too large together, or one member is broken: halves find out, and the mates survive.
     halves = shard.halves()
@@ -210,8 +272,10 @@ def read(session: Session, cells: Sequence[Cell]) -> None:
         for instrument in cell.instruments:
             request = ReadingRequest(cell.id, instrument)
             name = node_id(request)
-            failure = store.failure("reading", name)
-            if not store.has("reading", name) and (failure is None or failure.get("retry", True)):
+            if store.has("reading", name) or _hopeless(store, "reading", name):
+                continue
+            subjects = [cell.learner, *instrument.cells(cell.learner).values()]
+            if all(is_whole(store, node_id(s)) and has_needs(store, s) for s in subjects):
                 jobs[name] = lambda cell=cell, request=request: _read(session, cell, request)
     if jobs:
         workers = min(8, device().cores)
@@ -240,13 +304,7 @@ def _read(session: Session, cell: Cell, request: ReadingRequest) -> None:
         except (Interrupted, StoreError):
             raise
         except Exception as error:
-            log = store.log_path(name)
-            log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-            store.fail(
-                "reading", name, reason=str(error).splitlines()[0][:500] if str(error) else
-                type(error).__name__, detail=f"the traceback is in {log.name}",
-                retry=not isinstance(error, NotApplicable),
-            )  # fmt: skip
+            _record_failure(session, "reading", name, name, error)
             return
         store.commit(
             "reading", name, request=canonical(request), documents={"reading": reading.document()},
@@ -254,15 +312,41 @@ def _read(session: Session, cell: Cell, request: ReadingRequest) -> None:
         )  # fmt: skip
 
 
-def needed_cells(cells: Sequence[Cell]) -> dict[str, Learner]:
-    """The learners of a round, with those its instruments ask for."""
+def needed_cells(cells: Sequence[Cell], store: Store | None = None) -> dict[str, Learner]:
+    """The learners of a round, with those its instruments ask for.
+
+    Given a `store`, a cell that is in it with all its readings needs nothing any more.
+    """
     found: dict[str, Learner] = {}
     for cell in cells:
-        found[cell.id] = cell.learner
-        for instrument in cell.instruments:
+        unread = [
+            instrument
+            for instrument in cell.instruments
+            if store is None
+            or not store.has("reading", node_id(ReadingRequest(cell.id, instrument)))
+        ]
+        if store is None or unread or not store.has("cell", cell.id):
+            found[cell.id] = cell.learner
+        for instrument in unread:
             for learner in instrument.cells(cell.learner).values():
                 found[node_id(learner)] = learner
     return found
+
+
+def needed_nodes(cell: Cell) -> list[tuple[str, str]]:
+    """Everything a finished cell stands on, itself included, as (kind, id)."""
+    found: dict[tuple[str, str], None] = {}
+
+    def visit(learner: Learner) -> None:
+        found["cell", node_id(learner)] = None
+        for material in learner.materials().values():
+            found["material", node_id(material)] = None
+        for upstream in learner.upstream().values():
+            visit(upstream)
+
+    for learner in (cell.learner, *plan.others(cell)):
+        visit(learner)
+    return list(found)
 
 
 def describe(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from typing import Any, get_type_hints
 
 from recombine._lazy import load
@@ -30,6 +31,8 @@ def canonical(value: Any) -> Any:
         return [canonical(item) for item in value]
     if isinstance(value, dict):
         return {str(name): canonical(item) for name, item in sorted(value.items())}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidRequest(f"a request may not hold {value}: give a finite number")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidRequest(

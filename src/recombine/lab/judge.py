@@ -56,11 +56,10 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
             found.append(Judgement(claim, "not tested here", note=str(reason)))
             continue
         evidence[number] = shown
-        bounds = {
-            "at_least": claim.at_least, "at_most": claim.at_most,
-            "above": claim.above, "below": claim.below,
-        }  # fmt: skip
-        word = verdict(interval, **bounds)
+        word = verdict(
+            interval, at_least=claim.at_least, at_most=claim.at_most, above=claim.above,
+            below=claim.below,
+        )  # fmt: skip
         note = shown.note
         if word == "inconclusive" and interval.units < 5:
             note = f"{note} Only {interval.units} {claim.unit}: five are needed.".strip()

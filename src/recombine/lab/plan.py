@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.errors import InvalidRequest
+from recombine.errors import InvalidRequest, UnknownName
 from recombine.lab.device import Device
 from recombine.lab.identity import node_id
 from recombine.lab.shards import Shard, check_borders
@@ -24,13 +24,19 @@ class Feasible:
 
 
 def part(cells: Iterable[Cell]) -> Feasible:
-    """Checks every cell before anything compiles; equal requests are kept once."""
+    """Checks every cell before anything compiles; equal requests are kept once.
+
+    A combination of values that cannot be is a gap in the grid; a name that nobody knows is an
+    error of whoever typed it.
+    """
     good: dict[str, Cell] = {}
     bad: list[tuple[Cell, str]] = []
     for cell in cells:
         try:
-            cell.learner.check()
-            check_borders(cell.learner)
+            for learner in (cell.learner, *others(cell)):
+                _check(learner)
+        except UnknownName:
+            raise
         except InvalidRequest as reason:
             bad.append((cell, str(reason)))
         else:
@@ -38,8 +44,25 @@ def part(cells: Iterable[Cell]) -> Feasible:
     return Feasible(list(good.values()), bad)
 
 
-def upstream_first(learners: Iterable[Learner]) -> list[dict[str, Learner]]:
-    """Learners in layers: each layer needs only the ones before it."""
+def others(cell: Cell) -> list[Learner]:
+    """The further learners that a cell's instruments look at."""
+    return [other for i in cell.instruments for other in i.cells(cell.learner).values()]
+
+
+def _check(learner: Learner) -> None:
+    learner.check()
+    check_borders(learner)
+    for upstream in learner.upstream().values():
+        _check(upstream)
+
+
+def upstream_first(
+    learners: Iterable[Learner], done: Callable[[str], bool] = lambda cell: False
+) -> list[dict[str, Learner]]:
+    """Learners in layers: each layer needs only the ones before it.
+
+    What a `done` upstream cell was made from is not asked for again.
+    """
     depth: dict[str, int] = {}
     known: dict[str, Learner] = {}
 
@@ -47,10 +70,12 @@ def upstream_first(learners: Iterable[Learner]) -> list[dict[str, Learner]]:
         name = node_id(learner)
         if name not in depth:
             known[name] = learner
-            depth[name] = 1 + max([visit(up) for up in learner.upstream().values()], default=-1)
+            below = () if name not in wanted and done(name) else learner.upstream().values()
+            depth[name] = 1 + max([visit(up) for up in below], default=-1)
         return depth[name]
 
-    for learner in learners:
+    wanted = {node_id(learner): learner for learner in learners}
+    for learner in wanted.values():
         visit(learner)
     layers: list[dict[str, Learner]] = [{} for _ in range(1 + max(depth.values(), default=-1))]
     for name, level in depth.items():

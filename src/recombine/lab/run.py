@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recombine._lazy import load
-from recombine.errors import unknown
+from recombine.errors import InvalidRequest, unknown
 from recombine.instruments._instrument import Reading
 from recombine.lab import execute
 from recombine.lab.identity import canonical, node_id, revive
@@ -62,14 +62,14 @@ class Outcome:
 
 def run(request: Request, session: execute.Session) -> Outcome:
     """Trains, reads and judges; what the store has already is not done again."""
-    number, done = 0, []
-    for feasible in _rounds(request, session.store, write=True):
-        learners = execute.needed_cells(feasible.cells)
+    for number, feasible in enumerate(_rounds(request, session.store, write=True)):
+        if number == 0 and not feasible.cells:
+            reasons = [reason for _, reason in feasible.infeasible] or ["it is empty"]
+            raise InvalidRequest(f"no cell of this grid can exist: {reasons[0]}")
+        learners = execute.needed_cells(feasible.cells, session.store)
         name = f"{request.name}-round{number}"
-        execute.train(session, name, learners)
+        execute.train(session, name, learners, with_weights=True)
         execute.read(session, feasible.cells)
-        done += feasible.cells
-        number += 1
     return collect(request, session.store)
 
 
@@ -100,12 +100,8 @@ def _rounds(request: Request, store: Store, *, write: bool):
             {"study": request.study.name, "grid": canonical(grid), "round": number,
              "after": [cell.id for cell in cells]}
         )  # fmt: skip
-        if store.has("round", key):
-            stored = store.document("round", key, "cells")
-            following = [
-                Cell(revive(c["learner"]), c["labels"], revive(c["instruments"])) for c in stored
-            ]
-        else:
+        following = []
+        if not store.has("round", key):
             following = request.study.next_cells(grid, Results(rows), number)
             if not following:
                 return
@@ -119,6 +115,12 @@ def _rounds(request: Request, store: Store, *, write: bool):
                     "round", key, request={"study": request.study.name, "round": number},
                     documents={"cells": document},
                 )  # fmt: skip
+        if store.has("round", key):
+            # As it was committed, so that a run that was stopped sees what this one sees.
+            stored = store.document("round", key, "cells")
+            following = [
+                Cell(revive(c["learner"]), c["labels"], revive(c["instruments"])) for c in stored
+            ]
         feasible = part(following)
         yield feasible
         cells += feasible.cells
@@ -141,7 +143,8 @@ def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[t
             rows.append(Row(cell.labels, cell.id, summary, readings, device))
             continue
         missing += 1
-        for kind, node in [("cell", cell.id), *[("reading", n) for n in requests.values()]]:
+        readings = [("reading", name) for name in requests.values()]
+        for kind, node in [*execute.needed_nodes(cell), *readings]:
             failure = store.failure(kind, node)
             if failure is not None:
                 failed.append((f"{kind} {node[:10]} ({execute.describe(cell.labels)})",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from recombine.errors import Interrupted, InvalidRequest, StoreError
+from recombine.errors import Interrupted, InvalidRequest, RecombineError, StoreError
 from recombine.lab import engine
 from recombine.lab.checkpoints import AnswerLog, Checkpoints
 from recombine.lab.device import device, fingerprint, versions
@@ -26,8 +29,26 @@ CHECKPOINT_SECONDS = 30.0
 CHECKPOINT_SHARE = 0.05  # of the wall clock
 
 
-class DoesNotFit(StoreError):
+class DoesNotFit(RecombineError):
     """The population does not fit into the device's memory."""
+
+
+class Foreign(StoreError):
+    """A checkpoint was written under other versions or on another machine."""
+
+
+def checkpoint_seconds() -> float:
+    """How often unfinished work is saved; RECOMBINE_CHECKPOINT_SECONDS sets it for one command.
+
+    Saving never takes more than a twentieth of the time, however small this is.
+    """
+    text = os.environ.get("RECOMBINE_CHECKPOINT_SECONDS") or str(CHECKPOINT_SECONDS)
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"RECOMBINE_CHECKPOINT_SECONDS={text!r}: expected a number of seconds, such as 30"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -46,8 +67,6 @@ class Shard:
 
     def halves(self) -> tuple[Shard, Shard]:
         """The same cells as two shards, for when the whole does not fit."""
-        if len(self.cells) < 2:
-            raise DoesNotFit("a single member does not fit into memory: use a smaller model")
         if self.groups > 1:
             per, first = len(self.cells) // self.groups, self.groups // 2
             cut = per * first
@@ -69,12 +88,12 @@ class Stop:
 
     deadline: float | None = None
     signal: int | None = None
+    given_up: bool = False  # something else ended the command, such as a full disk
 
     @property
     def wanted(self) -> bool:
-        return self.signal is not None or (
-            self.deadline is not None and time.monotonic() > self.deadline
-        )
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        return late or self.given_up or self.signal is not None
 
 
 Progress = Callable[[str, int, int, str], None]
@@ -84,21 +103,37 @@ def ignore(shard: str, done: int, total: int, doing: str) -> None:
     """Progress that nobody watches."""
 
 
-def gather(store: Store, learner: Learner) -> dict[str, Tensors]:
-    """What a learner's `prepare` is given: upstream weights and materials, from the store."""
-    given = {
-        name: store.tensors("cell", node_id(upstream), "weights")
-        for name, upstream in learner.upstream().items()
-    }
-    for name, material in learner.materials().items():
-        given[name] = store.tensors("material", node_id(material), "data")
+def gather(
+    store: Store, learner: Learner, known: dict[str, Tensors] | None = None
+) -> dict[str, Tensors]:
+    """What a learner's `prepare` is given: upstream weights and materials, from the store.
+
+    `known` keeps what was read for one learner, so that its mates are given the same arrays.
+    """
+    known = {} if known is None else known
+    given = {}
+    for kind, file, wanted in (
+        ("cell", "weights", learner.upstream()),
+        ("material", "data", learner.materials()),
+    ):
+        for name, request in wanted.items():
+            node = node_id(request)
+            if node not in known:
+                known[node] = store.tensors(kind, node, file)
+            given[name] = known[node]
     return given
 
 
 def check_borders(learner: Learner) -> None:
     """Steps come in blocks: everything that happens at a step must happen at a block's edge."""
     wanted = {"steps": learner.steps, "evaluate_every": learner.evaluate_every}
-    wanted.update({f"snapshot {step}": step for step in learner.snapshots})
+    for name, value in wanted.items():
+        if value < 1:
+            raise InvalidRequest(f"{name} must be at least {engine.BLOCK}, got {value}")
+    for step in learner.snapshots:
+        wanted[f"snapshot {step}"] = step
+        if not 0 <= step <= learner.steps:
+            raise InvalidRequest(f"snapshot {step} lies outside the {learner.steps} steps")
     for name, value in wanted.items():
         if value % engine.BLOCK:
             near = max(engine.BLOCK, round(value / engine.BLOCK) * engine.BLOCK)
@@ -116,25 +151,22 @@ def run_shard(
     stop: Stop | None = None,
     progress: Progress = ignore,
     adopt_foreign: bool = False,
+    save_every: float = CHECKPOINT_SECONDS,
 ) -> None:
     """Trains a shard from its last checkpoint (or from the start) and commits its cells."""
     stop = stop or Stop()
     begun = time.monotonic()
     work = store.work(shard.id, [("cell", cell) for cell in shard.cells])
     progress(shard.id, 0, learners[0].steps, "preparing")
-    population = _population(store, shard, learners, work)
-    checkpoints = _Saver(Checkpoints(work / "state"))
-    resumed = _resume(population, checkpoints, adopt_foreign)
-    progress(shard.id, population.t, population.steps, "compiling")
-    try:
+    checkpoints = _Saver(Checkpoints(work / "state"), save_every)
+    with _fitting(len(learners)):
+        population = _population(store, shard, learners, work)
+        resumed = _resume(population, work, checkpoints, adopt_foreign)
+        progress(shard.id, population.t, population.steps, "compiling")
         compiled = population.compile()
         if resumed is None:
             population.evaluate()
         _train(population, shard, work, checkpoints, stop, progress)
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error):
-            raise DoesNotFit(str(error).splitlines()[0]) from error
-        raise
     checkpoints.wait()
     progress(shard.id, population.steps, population.steps, "committing")
     provenance = {
@@ -142,14 +174,33 @@ def run_shard(
         "compile_seconds": compiled.seconds,
         "shard": {**asdict(shard), "id": shard.id},
         "resumed": resumed or [],
-        "resume_is": "bit-identical" if not device().accelerated else "statistical",
-    }
+        "resume_is": "statistical" if device().accelerated or len(resumed or []) > 1
+        else "bit-identical",
+    }  # fmt: skip
     _commit(store, shard, learners, population, work, provenance, lease)
-    checkpoints.clear()
+    for saved in (work / "state", *work.glob("snapshot-*")):
+        Checkpoints(saved).clear()
 
 
-def _population(store: Store, shard: Shard, learners: Sequence[Learner], work: Any) -> Any:
-    prepared = [learner.prepare(gather(store, learner)) for learner in learners]
+@contextmanager
+def _fitting(members: int) -> Iterator[None]:
+    """Turns a device's lack of memory into one line that says what to do."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
+            raise
+        who = f"{members} members do" if members > 1 else "a single member does"
+        advice = "" if members > 1 else ": use a smaller model or a smaller batch"
+        raise DoesNotFit(
+            f"{who} not fit into the memory of {device().kind} "
+            f"({str(error).splitlines()[0]}){advice}"
+        ) from error
+
+
+def _population(store: Store, shard: Shard, learners: Sequence[Learner], work: Path) -> Any:
+    known: dict[str, Tensors] = {}
+    prepared = [learner.prepare(gather(store, learner, known)) for learner in learners]
     if learners[0].host_driven:
         return engine.HostPopulation(learners[0], prepared[0], AnswerLog(work / "answers.jsonl"))
     repeats = list(range(len(learners))) + [len(learners) - 1] * shard.padding
@@ -160,11 +211,18 @@ def _population(store: Store, shard: Shard, learners: Sequence[Learner], work: A
 
 
 def _train(
-    population: Any, shard: Shard, work: Any, checkpoints: _Saver, stop: Stop, progress: Progress
+    population: Any, shard: Shard, work: Path, checkpoints: _Saver, stop: Stop, progress: Progress
 ) -> None:
     learner = population.learners[0]
     snapshots = [step for step in learner.snapshots if step > 0]
-    while population.running():
+
+    def unfinished() -> bool:
+        # Members that have all diverged end the run only where it is evaluated: how far a chunk
+        # reaches depends on the clock, and what is committed must not.
+        between = population.t % learner.evaluate_every != 0 and population.t < population.steps
+        return between or population.running()
+
+    while unfinished():
         if stop.wanted:
             checkpoints.save_now(population)
             raise Interrupted(f"shard {shard.id} stopped at step {population.t}")
@@ -172,7 +230,7 @@ def _train(
         borders = [following - following % learner.evaluate_every]
         borders += [step for step in snapshots if step > population.t]
         population.chunk(min(borders))
-        if population.t % learner.evaluate_every == 0 or not population.running():
+        if population.t % learner.evaluate_every == 0 or not unfinished():
             population.evaluate()
         if population.t in snapshots:
             keep = Checkpoints(work / f"snapshot-{population.t}")
@@ -195,11 +253,12 @@ def unnamed(tensors: Mapping[str, np.ndarray], like: Any) -> Any:
 class _Saver:
     """Checkpoints written off-thread, by time, for at most a share of the wall clock."""
 
-    def __init__(self, checkpoints: Checkpoints):
+    def __init__(self, checkpoints: Checkpoints, every: float):
         self.checkpoints = checkpoints
+        self._every = every
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._due = time.monotonic() + CHECKPOINT_SECONDS
+        self._due = time.monotonic() + every
         self.history: list[dict[str, Any]] = []
 
     def save_when_due(self, population: Any) -> None:
@@ -220,9 +279,6 @@ class _Saver:
             error, self._error = self._error, None
             raise error
 
-    def clear(self) -> None:
-        self.checkpoints.clear()
-
     def _begin(self, population: Any) -> None:
         begun = time.monotonic()
         state = {f"state/{k}": v for k, v in named(population.host_state()).items()}
@@ -235,25 +291,32 @@ class _Saver:
             except BaseException as error:  # handed to the thread that waits
                 self._error = error
             spent = time.monotonic() - begun
-            self._due = time.monotonic() + max(CHECKPOINT_SECONDS, spent / CHECKPOINT_SHARE)
+            self._due = time.monotonic() + max(self._every, spent / CHECKPOINT_SHARE)
 
         self._thread = threading.Thread(target=write, daemon=True)
         self._thread.start()
 
 
-def _resume(population: Any, saver: _Saver, adopt_foreign: bool) -> list[dict[str, Any]] | None:
+def _resume(
+    population: Any, work: Path, saver: _Saver, adopt_foreign: bool
+) -> list[dict[str, Any]] | None:
+    """Goes on from the last checkpoint; says under which fingerprints it was made, or None."""
     latest = saver.checkpoints.latest()
     if latest is None:
         return None
     step, tensors, document = latest
+    passed = [s for s in population.learners[0].snapshots if 0 < s <= step]
+    if any(Checkpoints(work / f"snapshot-{s}").latest() is None for s in passed):
+        return None  # a snapshot was lost, and only the steps before it can make it again
     history = document.get("fingerprints", [])
     here = fingerprint()
     if history and history[-1] != here and not adopt_foreign:
         changed = {k: (history[-1].get(k), v) for k, v in here.items() if history[-1].get(k) != v}
         what = ", ".join(f"{k} was {old}, is {new}" for k, (old, new) in changed.items())
-        raise InvalidRequest(
+        raise Foreign(
             f"a checkpoint at step {step} was written elsewhere ({what}): add --adopt to continue "
-            "it here all the same, or run it where it began"
+            f"it here all the same, run it where it began, or delete {saver.checkpoints.folder} "
+            "to begin anew"
         )
     state = {k.removeprefix("state/"): v for k, v in tensors.items() if k.startswith("state/")}
     curves = {k.removeprefix("curves/"): v for k, v in tensors.items() if k.startswith("curves/")}
@@ -264,7 +327,7 @@ def _resume(population: Any, saver: _Saver, adopt_foreign: bool) -> list[dict[st
 
 
 def _commit(
-    store: Store, shard: Shard, learners: Sequence[Learner], population: Any, work: Any,
+    store: Store, shard: Shard, learners: Sequence[Learner], population: Any, work: Path,
     provenance: dict[str, Any], lease: Lease | None,
 ) -> None:  # fmt: skip
     final = population.host_state()
@@ -280,12 +343,10 @@ def _commit(
             continue
         pick = lambda tree, member=member: jax.tree.map(lambda leaf: leaf[member], tree)  # noqa: E731
         state = pick(final)
-        tensors = {"weights": learner.weights(state)}
-        for step in learner.snapshots:
-            if step == 0:
-                tensors["weights-0"] = population.untrained[member]
-            elif kept.get(step) is not None:
-                tensors[f"weights-{step}"] = learner.weights(pick(kept[step]))
+        # The untrained twin is the control of every reading, whether or not it was asked for.
+        tensors = {"weights": learner.weights(state), "weights-0": population.untrained[member]}
+        for step in kept:
+            tensors[f"weights-{step}"] = learner.weights(pick(kept[step]))
         diverged = int(getattr(state, "diverged_at", -1))
         evaluations = {
             name.removeprefix("evaluations/"): values[:, member].tolist()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DAY = 24 * 3600.0
 # What this program writes into a work folder; anything else there belongs to somebody.
 _WORK = re.compile(r"nodes\.json|[^/]*\.jsonl|\d{8}-step-\d+|damaged-\d{8}-step-\d+|tmp-[0-9a-f-]+")
+_SHELF = re.compile(r"state|snapshot-\d+")  # folders of checkpoints within it
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,12 @@ def _finished(store: Store, folder: Path) -> bool:
 
 
 def _clear_work(folder: Path, dry_run: bool) -> int:
+    shelves = [p for p in _entries(folder) if _SHELF.fullmatch(p.name) and not p.is_symlink()]
+    freed = sum(_clear_work(shelf, dry_run) for shelf in shelves if shelf.is_dir())
     known = [path for path in _entries(folder) if _WORK.fullmatch(path.name)]
     # The list of nodes goes last: while it is there, the next cleaning can finish the job.
     known.sort(key=lambda path: path.name == WORK_NODES)
-    freed = sum(_remove(path, dry_run) for path in known)
+    freed += sum(_remove(path, dry_run) for path in known)
     if not dry_run:
         with suppress(OSError):
             folder.rmdir()

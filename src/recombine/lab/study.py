@@ -16,6 +16,7 @@ from recombine.lab.identity import node_id
 from recombine.lab.statistics import Interval, mean_interval, p_value_against
 
 if TYPE_CHECKING:
+    from recombine.lab.judge import Judgement
     from recombine.learners._learner import Learner
     from recombine.report.document import Section
 
@@ -119,6 +120,10 @@ class Results(Sequence[Row]):
         return np.asarray([pair for pair in pairs if np.isfinite(pair)])
 
 
+class NotTested(Exception):
+    """Raised by a measure when this preset cannot carry the claim; says what it would take."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What speaks for or against a claim: an interval at any level."""
@@ -129,8 +134,13 @@ class Evidence:
 
     @staticmethod
     def of_values(values: Sequence[float] | np.ndarray, note: str = "") -> Evidence:
-        """One number for each unit of replication."""
+        """One number for each unit of replication; without any, or with gaps, nothing is tested."""
         numbers = np.asarray(values, dtype=float)
+        gaps = int(np.sum(~np.isfinite(numbers)))
+        if gaps:
+            raise NotTested(f"{gaps} of {numbers.size} units gave no number.")
+        if not numbers.size:
+            raise NotTested("No unit is finished.")
         return Evidence(
             lambda level: mean_interval(numbers, level=level),
             lambda threshold: p_value_against(numbers, threshold),
@@ -143,10 +153,6 @@ class Evidence:
         return Evidence(
             interval, lambda threshold: p_value_against(interval(0.95), threshold), note
         )
-
-
-class NotTested(Exception):
-    """Raised by a measure when this preset cannot carry the claim; says what it would take."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +228,12 @@ class Study(abc.ABC):
     @abc.abstractmethod
     def sections(self, grid: Any, results: Results) -> list[Section]:
         """Figures and tables for the report."""
+
+    def conclusion(self, judgements: Sequence[Judgement]) -> str:
+        """The verdicts in one plain sentence; a study whose claims stand together says so."""
+        from recombine.lab.judge import sentence
+
+        return sentence(judgements)
 
     def grid(self, preset: str, settings: Mapping[str, str] | None = None) -> Any:
         """The grid of a preset with some of its values set by hand."""

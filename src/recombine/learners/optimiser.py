@@ -50,8 +50,9 @@ def descend(
         change = rate * (update + shrink)
         return jnp.where(alive & jnp.isfinite(change), weight - change, weight)
 
-    # A sum is finite only if every term is: one reduction per leaf, in the same pass.
-    total = sum(jnp.sum(rate * leaf) for leaf in jax.tree.leaves(updates))
+    # A sum is finite only if every term is. Gradients, not updates: Adam's update is finite where
+    # its gradient is, and summing updates would read both moments once more.
+    total = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradient))
     failed = ~(jnp.isfinite(loss) & jnp.isfinite(total)) & running
     return Trained(
         jax.tree.map(apply, state.model, updates),

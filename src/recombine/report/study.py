@@ -10,7 +10,7 @@ from recombine._version import __version__
 from recombine.instruments._instrument import check_controls
 from recombine.lab.files import canonical_json, write_bytes
 from recombine.lab.identity import canonical, node_id
-from recombine.lab.judge import Judgement, sentence
+from recombine.lab.judge import Judgement
 from recombine.lab.run import Outcome
 from recombine.lab.statistics import Interval
 from recombine.lab.store import Store
@@ -38,12 +38,12 @@ def report_of(outcome: Outcome) -> Report:
     sections = study.sections(grid, outcome.results) if len(outcome.results) else []
     return Report(
         study=study.name,
-        title=study.question,
+        title=(study.__doc__ or study.name).split("\n")[0].rstrip("."),
         question=study.question,
         source=study.source,
         preset=request.preset,
-        verdict_sentence=sentence(outcome.judgements),
-        claims=tuple(_row(j) for j in outcome.judgements),
+        verdict_sentence=study.conclusion(outcome.judgements),
+        claims=tuple(_row(j) for j in sorted(outcome.judgements, key=_untested)),
         sections=tuple(sections),
         not_shown=study.not_shown,
         repeat=_repeat(outcome),
@@ -67,7 +67,7 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
         "infeasible": len(outcome.infeasible),
         "diverged": outcome.results.diverged,
         "devices": _devices(outcome),
-        "verdict": sentence(outcome.judgements),
+        "verdict": request.study.conclusion(outcome.judgements),
         "claims_id": claims_id(outcome),
         "claims": [j.document() for j in outcome.judgements],
     }
@@ -97,6 +97,11 @@ def _check_controls(outcome: Outcome) -> None:
         for name, reading in row.readings.items():
             if name in instruments:
                 check_controls(instruments[name], reading)
+
+
+def _untested(judgement: Judgement) -> bool:
+    """What was tested comes first; the order of the claims is kept otherwise."""
+    return judgement.verdict == "not tested here"
 
 
 def _row(judgement: Judgement) -> ClaimRow:

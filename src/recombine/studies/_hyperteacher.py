@@ -52,6 +52,13 @@ PAPER = Training(300_000, 3e-4, 128, 16, 300)
 TRAINING = {"smoke": SMOKE, "quick": QUICK, "standard": STANDARD, "paper": PAPER}
 
 
+def training_named(name: str) -> Training:
+    """How long and how fast, by the name of a preset."""
+    if name not in TRAINING:
+        raise unknown("training", name, TRAINING)
+    return TRAINING[name]
+
+
 def cell(
     training: Training,
     *,
@@ -90,6 +97,9 @@ def cell(
     known = {
         "modules": modules, "active": active, "width": width, "depth": depth, "rule": rule,
         "held_out": held_out, "encoding": encoding, "seed": seed,
+        "parameters": learner.model.parameters(
+            learner.encoding.size(learner.family), training.teacher, training.teacher
+        ),
     }  # fmt: skip
     return Cell(learner, {**known, **labels}, instruments)
 

@@ -57,7 +57,7 @@ class Boundary(Study):
 
     def cells(self, grid: Grid) -> list[Cell]:
         return [
-            base.cell(base.TRAINING[grid.training], modules=grid.modules, active=grid.active,
+            base.cell(base.training_named(grid.training), modules=grid.modules, active=grid.active,
                       width=w, held_out=f, depth=grid.depth, seed=s)
             for w in grid.width
             for f in grid.held_out
@@ -160,17 +160,10 @@ def stacked(results: Results) -> dict[str, np.ndarray]:
         count = table["size"].size
         table["network"] = np.full(count, number)
         table["seed"] = np.full(count, row.labels["seed"])
-        table["log_size"] = np.full(count, math.log2(parameters(row)))
+        table["log_size"] = np.full(count, math.log2(row.labels["parameters"]))
         for name, values in table.items():
             parts.setdefault(name, []).append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}
-
-
-def parameters(row: Row) -> int:
-    from recombine.models.mlp import MLP
-
-    model = MLP(row.labels["width"], row.labels["depth"])
-    return model.parameters(row.labels["modules"], 16, 16)
 
 
 def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -230,7 +223,7 @@ def slope_on_new_pairs(results: Results) -> Evidence:
             table = table_of(row)
             new = table["unseen_pairs"] > 0
             if new.any():
-                points.append((row.labels["held_out"], math.log2(parameters(row)),
+                points.append((row.labels["held_out"], math.log2(row.labels["parameters"]),
                                table["log_error"][new].mean()))  # fmt: skip
         if len({p[1] for p in points}) < 2:
             continue

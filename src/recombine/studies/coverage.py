@@ -56,7 +56,7 @@ class Coverage(Study):
     }
 
     def cells(self, grid: Grid) -> list[Cell]:
-        training = base.TRAINING[grid.training]
+        training = base.training_named(grid.training)
         place = {"modules": grid.modules, "active": grid.active, "depth": grid.depth}
         found = []
         for width in grid.width:
@@ -101,16 +101,17 @@ class Coverage(Study):
                   drop("unpopular", "all"), at_least=0.02),
             Claim("balance brings nothing more", f"Balanced support: {words} is at least -.01 and "
                   "at most .01", drop("balanced", "all"), at_least=-0.01, at_most=0.01),
+            *([] if len(grid.width) < 2 else [
             Claim("width does not mend it", "The loss of the disconnected support across the "
                   f"groups is not smaller at width {large} than at {min(grid.width)}: it falls by "
-                  "less than .05", self._mended(grid), below=0.05),
+                  "less than .05", self._mended(grid), below=0.05)]),
         ]  # fmt: skip
 
     @staticmethod
     def _mended(grid: Grid) -> Callable[[Results], Evidence]:
         def measure(results: Results) -> Evidence:
-            if len(grid.width) < 2 or "disconnected" not in grid.rule:
-                raise NotTested("Needs two widths.")
+            if "disconnected" not in grid.rule:
+                raise NotTested("The rule disconnected is not part of this preset.")
             first = drops(grid, results, "disconnected", min(grid.width), "across")
             last = drops(grid, results, "disconnected", max(grid.width), "across")
             if len(first) != len(last):
@@ -137,7 +138,7 @@ class Coverage(Study):
             )
             rows += [[name, width, base.interval_text(v), v.size]
                      for name, v in zip(names, found, strict=True)]  # fmt: skip
-        sizes = [size for size in range(1, grid.active + 1)]
+        sizes = list(range(1, grid.active + 1))
         by_size = []
         for (rule, among), name in zip(kinds, names, strict=True):
             line: list[Any] = [name]

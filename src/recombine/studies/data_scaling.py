@@ -62,11 +62,12 @@ class DataScaling(Study):
         "paper": Grid(
             "paper", (8, 16, 24, 32), (2, 3, 4, 5, 6, 7),
             (0.125, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99), (1024,), 4, 3,
+            1024, (0.25, 0.98), (3, 3),
         ),
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
-        training = base.TRAINING[grid.training]
+        training = base.training_named(grid.training)
         common = {"depth": grid.depth}
         found = [
             base.cell(training, modules=m, active=k, held_out=f, width=w, seed=s, **common)
@@ -85,7 +86,7 @@ class DataScaling(Study):
         return found
 
     def claims(self, grid: Grid) -> list[Claim]:
-        at = base.TRAINING[grid.training].matched
+        at = base.training_named(grid.training).matched
         low, high = min(grid.held_out), max(grid.held_out)
         middle = {"modules": grid.modules[len(grid.modules) // 2],
                   "active": grid.active[len(grid.active) // 2], "width": max(grid.width)}  # fmt: skip
@@ -150,12 +151,19 @@ class DataScaling(Study):
                 f"than with {high:g} held out ({where})",
                 self._matched(middle, low, high, at), above=0.0,
             ),
+            *self._by_modules(grid, middle["active"]),
+        ]  # fmt: skip
+
+    def _by_modules(self, grid: Grid, k: int) -> list[Claim]:
+        if len(grid.modules) < 2:
+            return []
+        return [
             Claim(
                 "more modules help at equal share",
                 f"At an equal held-out share of .9, unseen R² is higher with {max(grid.modules)} "
-                f"modules than with {min(grid.modules)} (at most {middle['active']} at a time)",
-                self._more_modules(grid, middle["active"]), above=0.0,
-            ),
+                f"modules than with {min(grid.modules)} (at most {k} at a time)",
+                self._more_modules(grid, k), above=0.0,
+            )
         ]  # fmt: skip
 
     @staticmethod
@@ -204,8 +212,8 @@ class DataScaling(Study):
     @staticmethod
     def _more_modules(grid: Grid, k: int):
         def measure(results: Results) -> Evidence:
-            if len(grid.modules) < 2 or 0.9 not in grid.held_out:
-                raise NotTested("Needs two numbers of modules and a held-out share of .9.")
+            if 0.9 not in grid.held_out:
+                raise NotTested("Needs a held-out share of .9.")
             first, last = min(grid.modules), max(grid.modules)
             same = {"active": k, "held_out": 0.9, "width": grid.width[0]}
             values = base.trained(results).paired(

@@ -16,6 +16,7 @@ import numpy as np
 from recombine.instruments.decodability import Decodability, last_hidden
 from recombine.instruments.erasure import Erasure
 from recombine.instruments.generalization import Generalization
+from recombine.lab.judge import Judgement, sentence
 from recombine.lab.statistics import (
     clustered_interval,
     partial_correlation,
@@ -73,7 +74,7 @@ class DecodabilityStudy(Study):
             Erasure(),
         )
         return [
-            base.cell(base.TRAINING[grid.training], modules=grid.modules, active=grid.active,
+            base.cell(base.training_named(grid.training), modules=grid.modules, active=grid.active,
                       width=w, held_out=f, depth=grid.depth, seed=s, instruments=instruments)
             for w in grid.width
             for f in grid.held_out
@@ -86,38 +87,54 @@ class DecodabilityStudy(Study):
                 "beyond width and share",
                 "Decodability of unseen combinations (deepest hidden layer) correlates with "
                 "unseen R² given width and held-out share",
-                partial(None), unit="networks", above=0.0,
+                partial(None), above=0.0,
             ),
             Claim(
                 "within a cell",
                 "Among networks that differ only in their seeds, decodability correlates with "
                 "unseen R²",
-                within(None), unit="networks", above=0.0,
+                within(None), above=0.0,
             ),
             Claim(
                 "more than untrained twins",
                 "The partial correlation exceeds that of the untrained twins' decodability with "
                 "the trained networks' unseen R²",
-                beyond_twins, unit="seeds", above=0.0,
+                beyond_twins, above=0.0,
             ),
             Claim(
                 "more than untrained twins, within a cell",
                 "The within-cell correlation exceeds that of the untrained twins",
-                within_beyond_twins, unit="seeds", above=0.0,
+                within_beyond_twins, above=0.0,
             ),
             Claim(
                 "training makes it decodable",
                 "Decodability of the task in the deepest hidden layer is higher than in the "
                 "untrained twin",
-                gain, unit="networks", above=0.0,
+                gain, above=0.0,
             ),
             Claim(
                 "what is decodable is used",
                 "Erasing a module's decodable subspace hurts tasks with that module more than "
                 "others, beyond a random subspace of equal rank",
-                used, unit="networks", above=0.0,
+                used, above=0.0,
             ),
         ]  # fmt: skip
+
+    def conclusion(self, judgements: Sequence[Judgement]) -> str:
+        """The claim of the paper needs all of the first four: both correlations, beyond twins."""
+        needed = judgements[:4]
+        words = {j.verdict for j in needed}
+        if "not tested here" in words:
+            return sentence(judgements)
+        if words == {"supported"}:
+            verdict = "supported"
+        else:
+            verdict = "refuted" if "refuted" in words else "inconclusive"
+        told = ", ".join(f"{j.claim.name}: {j.verdict}" for j in needed)
+        return (
+            "Decodability tells which networks generalize, beyond width, held-out share and what "
+            f"untrained twins show: {verdict} ({told})."
+        )
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         rows = usable(results)
@@ -233,6 +250,11 @@ def cells_of(rows: Sequence[Row]) -> list[int]:
     return [order.index(key) for key in keys]
 
 
+def seeds_of(rows: Sequence[Row]) -> list[int]:
+    """The unit of replication: networks that share a seed share a teacher and a support."""
+    return [row.labels["seed"] for row in rows]
+
+
 def enough(results: Results) -> list[Row]:
     rows = usable(results)
     if len(rows) < 12 or len({row.labels["seed"] for row in rows}) < 5:
@@ -245,7 +267,9 @@ def partial(control: str | None) -> Callable[[Results], Evidence]:
         rows = enough(results)
         x, y = columns(rows, control)
         return Evidence.of_interval(
-            lambda level: partial_correlation(x, y, settings(rows), level=level)
+            lambda level: partial_correlation(
+                x, y, settings(rows), cluster=seeds_of(rows), level=level
+            )
         )
 
     return measure
@@ -256,7 +280,9 @@ def within(control: str | None) -> Callable[[Results], Evidence]:
         rows = enough(results)
         x, y = columns(rows, control)
         return Evidence.of_interval(
-            lambda level: within_group_correlation(x, y, cells_of(rows), level=level)
+            lambda level: within_group_correlation(
+                x, y, cells_of(rows), cluster=seeds_of(rows), level=level
+            )
         )
 
     return measure
@@ -301,11 +327,17 @@ def _plain(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> float:
     return float((left * right).sum() / scale) if scale > 0 else 0.0
 
 
+def per_seed(rows: Sequence[Row], number: Callable[[Row], float]) -> list[float]:
+    """The mean over the networks of each seed."""
+    seeds = sorted(set(seeds_of(rows)))
+    return [float(np.mean([number(r) for r in rows if r.labels["seed"] == s])) for s in seeds]
+
+
 def gain(results: Results) -> Evidence:
     rows = enough(results)
-    return Evidence.of_values([decoded(row) - decoded(row, "untrained") for row in rows])
+    return Evidence.of_values(per_seed(rows, lambda r: decoded(r) - decoded(r, "untrained")))
 
 
 def used(results: Results) -> Evidence:
     rows = enough(results)
-    return Evidence.of_values([row.value("erasure", "beyond_random") for row in rows])
+    return Evidence.of_values(per_seed(rows, lambda r: r.value("erasure", "beyond_random")))

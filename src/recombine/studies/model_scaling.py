@@ -62,7 +62,7 @@ class ModelScaling(Study):
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
-        training = base.TRAINING[grid.training]
+        training = base.training_named(grid.training)
         place = {"modules": grid.modules, "active": grid.active}
         main = max(grid.depth)
         found = [
@@ -86,7 +86,7 @@ class ModelScaling(Study):
 
     def claims(self, grid: Grid) -> list[Claim]:
         small, large = sorted(grid.width)[len(grid.width) // 2 - 1], max(grid.width)
-        at = base.TRAINING[grid.training].matched
+        at = base.training_named(grid.training).matched
         hard = [share for share in grid.held_out if share >= 0.5] or [max(grid.held_out)]
         found = []
         for share in hard:
@@ -171,9 +171,20 @@ class ModelScaling(Study):
                 "width": grid.side_width, "held_out": grid.side_held_out,
                 "depth": max(grid.depth),
             }  # fmt: skip
+            side = results.where(**same)
+            behind = [
+                name for name in grid.encoding
+                if np.mean(side.where(encoding=name).values("generalization", "seen_r2"))
+                < base.SEEN_FLOOR
+            ]  # fmt: skip
+            if behind:
+                raise NotTested(
+                    f"Undertrained at this size (mean seen R² below {base.SEEN_FLOOR}): "
+                    f"{', '.join(behind)}. Needs wider networks or longer training."
+                )
             worst = []
             for seed in range(grid.seeds):
-                rows = results.where(**same, seed=seed)
+                rows = side.where(seed=seed)
                 if {row.labels["encoding"] for row in rows} == set(ENCODINGS):
                     worst.append(min(unseen(row) for row in rows))
             return Evidence.of_values(base.require(np.asarray(worst), "Seeds"))
@@ -182,7 +193,7 @@ class ModelScaling(Study):
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         main = results.where(depth=max(grid.depth), encoding="identity")
-        at = base.TRAINING[grid.training].matched
+        at = base.training_named(grid.training).matched
         drawn = []
         for share in grid.held_out:
             rows = main.where(held_out=share)

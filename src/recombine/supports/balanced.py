@@ -24,6 +24,7 @@ _BLOCK = 1 << 14
 
 
 def _draw(space: Space, held_out: float, count: int, rng: np.random.Generator) -> Draw:
+    """Every module is used equally often, up to one; a drawn set is swapped towards that."""
     space = subsets_only(space, "balanced")
     seen, constructed = redraw(
         lambda: even_out(space, choose(space.size, count, rng), rng),

@@ -1,0 +1,1 @@
+"""Learners unlike any the laboratory ships, small enough to be killed many times a minute."""
