@@ -1,7 +1,7 @@
 """Recombine: a laboratory for compositional generalization."""
 
 from recombine._lazy import lazy
-from recombine._version import __version__
+from recombine._version import __version__ as __version__
 
 _names = {
     "Hyperteacher": "recombine.families.hyperteacher",
@@ -19,13 +19,8 @@ _names = {
     "run": "recombine.lab.api",
     "write_report": "recombine.lab.api",
 }
-_load, _all = lazy(__name__, _names)
-__all__ = ["__version__", *_all]
-
-
-def __getattr__(name: str):
-    return _load(name)
+__getattr__, _public = lazy(__name__, _names)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return ["__version__", *_public]

@@ -1,4 +1,4 @@
-"""Errors a user can cause, each one line that says what was given, what was expected, what to type."""
+"""Errors a user can cause: one line with what was given, what was expected, what to type."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from recombine.cli import main
 from recombine.cli.parser import build
 from recombine.cli.words import parse_duration, settings_of, text_table
 from recombine.errors import InvalidRequest
-from recombine.lab.api import report, run
+from recombine.lab.api import run, write_report
 from recombine.lab.store import Store
 
 SMOKE = ("data-scaling", "--preset", "smoke")
@@ -32,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a whole study in it."""
     place = tmp_path_factory.mktemp("finished") / "runs"
     run("data-scaling", "smoke", store=place, quiet=True)
-    report("data-scaling", "smoke", store=place)
+    write_report("data-scaling", "smoke", store=place)
     return place
 
 
@@ -71,7 +71,7 @@ def parsers(parser: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 COMMANDS = dict(parsers(build()))
 
 
-# --- help --------------------------------------------------------------------------------------
+# --- help ---
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -119,7 +119,7 @@ def test_completion_is_a_script_that_knows_the_commands(recombine, shell, tmp_pa
         subprocess.run([shell, flag, tmp_path / "script"], check=True, capture_output=True)
 
 
-# --- JSON for machines, words for people -----------------------------------------------------------
+# --- JSON for machines, words for people ---
 
 
 def test_every_command_that_reads_prints_json_when_asked(recombine, store, tmp_path):
@@ -150,7 +150,7 @@ def test_every_command_that_reads_prints_json_when_asked(recombine, store, tmp_p
     assert found["plan"]["cells"] == found["status of a study"]["cells"]["done"] == 4
     assert found["show"]["cell"] == cell
     assert found["run"]["finished"] and Path(found["report"]["page"]).is_file()
-    assert [study["name"] for study in found["list"]["studies"]][0] == "data-scaling"
+    assert next(study["name"] for study in found["list"]["studies"]) == "data-scaling"
     assert "smoke" in found["list"]["studies"][0]["verdict"]
     assert found["store verify"] == {"problems": []}
     assert {"families", "supports", "encodings", "models"} <= found["list"].keys()
@@ -209,7 +209,7 @@ def test_a_reader_that_goes_away_is_no_error(store):
     process.stderr.close()
 
 
-# --- bundles and upkeep ------------------------------------------------------------------------------
+# --- bundles and upkeep ---
 
 
 @pytest.mark.parametrize("weights", [False, True])
@@ -268,7 +268,7 @@ def test_cleaning_removes_finished_work_and_nothing_else(recombine, store):
     assert "nothing to remove" in out
 
 
-# --- small words -------------------------------------------------------------------------------------
+# --- small words ---
 
 
 @pytest.mark.parametrize(

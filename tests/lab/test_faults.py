@@ -294,8 +294,9 @@ def test_f07_without_its_index_a_store_gives_the_same_answers(calm, tmp_path, ca
     rows = index.query("cell", **{"family.modules": 6})
 
     def status() -> str:
-        with pytest.raises(SystemExit):
-            main(["status", "data-scaling", "--preset", "smoke", "--store", str(store.path)])
+        for words in (["status", "data-scaling", "--preset", "smoke"], ["show"]):
+            with pytest.raises(SystemExit):
+                main([*words, "--store", str(store.path)])
         return capsys.readouterr().out
 
     told = status()
@@ -468,6 +469,7 @@ BAD = {
     "run data-scaling --preset smoke --set modules=4 active=9": "use active=4 or less",
     "run data-scaling --preset smoke --set held_out=.99": "use held-out 0.762 or less",
     "run data-scaling --preset smoke --for soon": "such as 90s",
+    "run data-scaling --preset smoke --set training=fast": "unknown training 'fast'",
     "run coverage --preset smoke --set rule=poplar": "did you mean 'popular'",
     "run model-scaling --preset smoke --set encoding=identty": "did you mean 'identity'",
     "coverage --rule radnom": "did you mean 'random'",
@@ -515,11 +517,12 @@ def test_f12_an_impossible_learner_is_refused_before_it_is_prepared(learner, adv
         fit(learner)
 
 
+@pytest.mark.parametrize("text", ["often", "-1", "nan", "inf"])
 def test_f12_a_wrong_number_of_seconds_between_checkpoints_blames_the_variable(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, text
 ):
-    monkeypatch.setenv("RECOMBINE_CHECKPOINT_SECONDS", "often")
-    with pytest.raises(InvalidRequest, match="RECOMBINE_CHECKPOINT_SECONDS='often'"):
+    monkeypatch.setenv("RECOMBINE_CHECKPOINT_SECONDS", text)
+    with pytest.raises(InvalidRequest, match=f"RECOMBINE_CHECKPOINT_SECONDS='{text}'"):
         Session(Store.open(tmp_path))
 
 

@@ -28,9 +28,10 @@ CPU = Device("cpu", "cpu", 8)
 
 @dataclass(frozen=True)
 class Sizes(Program):
-    """A program that is known by its size alone."""
+    """A program that is known by its sizes alone."""
 
     size: int
+    big: bool
     precision: str
 
     def init(self, arrays: Any, key: Any) -> Any: ...
@@ -66,7 +67,7 @@ class Paper(Learner):
         return str(self.data)
 
     def program(self, precision: str = "float32") -> Program:
-        return Sizes(self.program_size + self.big, precision)
+        return Sizes(self.program_size, self.big, precision)
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         return Arrays()

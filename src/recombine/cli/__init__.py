@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = chosen.run(chosen)
     except Interrupted as stop:
-        print(f"recombine: {stop}", file=sys.stderr)
+        if str(stop):
+            print(f"recombine: {stop}", file=sys.stderr)
         leave(stop.exit_code)
     except RecombineError as error:
         print(f"recombine: error: {' '.join(str(error).split())}", file=sys.stderr)

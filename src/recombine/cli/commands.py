@@ -93,8 +93,14 @@ def report(chosen: Namespace) -> None:
 
 
 def show(chosen: Namespace) -> None:
-    from recombine.cli.state import cell_document, cell_lines
+    from recombine.cli.state import all_cells, cell_document, cell_lines
 
+    if chosen.cell is None:
+        cells = all_cells(_open(chosen))
+        columns = ["cell", "learner", "settings", "result"]
+        _print(chosen, {"cells": cells},
+               [text_table(columns, [[c[name] for name in columns] for c in cells])])  # fmt: skip
+        return
     found = cell_document(_open(chosen), chosen.cell)
     print(json.dumps(found, indent=1) if chosen.json else "\n".join(cell_lines(found)))
 

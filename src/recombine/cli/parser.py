@@ -94,7 +94,8 @@ def build() -> argparse.ArgumentParser:
 
     made = command("show", "One cell: its request, scores and readings.",
                    "recombine show 3ac710")  # fmt: skip
-    made.add_argument("cell", help="a cell's id, or its first letters")
+    made.add_argument("cell", nargs="?", default=None,
+                      help="an id, or its first letters; without it, all cells")  # fmt: skip
     _store(made)
 
     made = command(
@@ -110,7 +111,7 @@ def build() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0)
 
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
-    _store(made, "runs/demo")
+    _store(made)
     made.add_argument("--quiet", action="store_true", help="no progress")
 
     made = command("doctor", "Devices, versions, precision and matmul ceiling.",
@@ -153,8 +154,8 @@ def _later(name: str) -> Callable[[argparse.Namespace], int | None]:
     return lambda chosen: load(f"{COMMANDS}:{name}")(chosen)
 
 
-def _store(parser: argparse.ArgumentParser, default: str = "runs") -> None:
-    place = os.environ.get("RECOMBINE_STORE", default)
+def _store(parser: argparse.ArgumentParser) -> None:
+    place = os.environ.get("RECOMBINE_STORE", "runs")
     parser.add_argument("--store", default=place, metavar="DIR", help=f"default: {place}")
 
 

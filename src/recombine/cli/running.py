@@ -42,7 +42,7 @@ def run_to_end(
                 "run the same command to continue")  # fmt: skip
             if as_json:
                 print(json.dumps({"finished": False}))
-            raise Interrupted("time is over", 0) from end
+            raise Interrupted("", 0) from end
         raise
     page, numbers = write_report(store, outcome)
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from recombine.lab.index import Index
 from recombine.lab.run import Request, _rounds, gather_rows
 from recombine.lab.store import Store
 from recombine.lab.study import Cell
@@ -45,6 +46,38 @@ def of_study(store: Store, request: Request) -> dict[str, Any]:
         "with all readings": len(cells) - missing,
         "failures": [f"{name}: {reason}" for name, reason in failed],
     }
+
+
+def all_cells(store: Store) -> list[dict[str, str]]:
+    """Every cell of a store: what it is, and its last evaluation."""
+    found = []
+    for row in Index(store).query("cell"):
+        said = _leaves(row.request)
+        last = (row.summary or {}).get("evaluations", {})
+        last = {name: values for name, values in last.items() if not name.endswith("_published")}
+        found.append(
+            {
+                "cell": row.id[:10],
+                "learner": row.request["kind"].rsplit(":", 1)[1],
+                "settings": " ".join(f"{k}={v}" for k, v in said.items()),
+                "result": " ".join(f"{k} {v[-1]:.3f}" for k, v in sorted(last.items())[:3]),
+            }
+        )
+    return found
+
+
+# What tells cells of the shipped learners apart at a glance; the rest is in `show CELL`.
+TELLING = ("modules", "active", "rule", "held_out", "width", "depth", "init")
+
+
+def _leaves(request: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in request.items():
+        if isinstance(value, dict):
+            found |= _leaves(value)
+        elif name in TELLING:
+            found["seed" if name == "init" else name] = value
+    return found
 
 
 def cell_document(store: Store, prefix: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reading:
-    """Numbers read off a subject, the same numbers of its controls, and tables behind them, by column."""
+    """Numbers read off a subject, those of its controls, and the tables behind, by column."""
 
     values: dict[str, float]
     controls: dict[str, dict[str, float]]

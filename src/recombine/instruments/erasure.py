@@ -72,7 +72,9 @@ class Erasure(Instrument):
         padding = hidden.shape[-1] - width
         features = hidden[..., :width].astype(np.float64)
         fit = features[: self.rows, 0]
-        before = _error(subject.answer_from(self.layer, hidden[self.rows :]), batch.targets)
+        before = _error(
+            subject.answer_from(self.layer, jnp.asarray(hidden[self.rows :])), batch.targets
+        )
         variance = float(np.var(np.asarray(batch.targets[self.rows :])))
         rest = features[self.rows :]
         rises = []

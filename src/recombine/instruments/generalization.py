@@ -78,10 +78,11 @@ class Generalization(Instrument):
 
 def summary(scores: Scores) -> dict[str, float]:
     """R² as published (mean of ratios), and the robust ratio of means."""
+    error, variance = (float(scores[k].sum(dtype=np.float64)) for k in ("error", "variance"))
     return {
-        "r2": float(1 - scores["error"].sum(dtype=np.float64) / scores["variance"].sum(dtype=np.float64)),
+        "r2": 1 - error / variance,
         "r2_published": float(scores["r2"].mean(dtype=np.float64)),
-    }  # fmt: skip
+    }
 
 
 def per_combination(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from recombine.errors import NotApplicable
 ABILITIES = ("answer", "activations", "log-probabilities", "weights", "gradients")
 
 
-class Subject(abc.ABC):
+class Subject:
     """A model under study, with the abilities instruments may ask for.
 
     Abilities are names from `ABILITIES`; asking for one that is absent says which, not why the

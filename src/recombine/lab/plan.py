@@ -95,7 +95,7 @@ def shards(learners: Mapping[str, Learner], device: Device) -> list[Shard]:
         if learner.host_driven:
             alike[("host", cell)].append(cell)
             continue
-        precision = device.precision(getattr(learner, "precision", "auto"))
+        precision = device.precision(learner.precision)
         key = (learner.program(precision), learner.shard(), learner.steps,
                learner.evaluate_every, learner.snapshots, precision)  # fmt: skip
         alike[key].append(cell)

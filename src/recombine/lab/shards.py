@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,12 @@ def checkpoint_seconds() -> float:
     Saving never takes more than a twentieth of the time, however small this is.
     """
     text = os.environ.get("RECOMBINE_CHECKPOINT_SECONDS") or str(CHECKPOINT_SECONDS)
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidRequest(
-            f"RECOMBINE_CHECKPOINT_SECONDS={text!r}: expected a number of seconds, such as 30"
-        ) from None
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise InvalidRequest(
+        f"RECOMBINE_CHECKPOINT_SECONDS={text!r}: expected a number of seconds, such as 30"
+    )
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ class Study(abc.ABC):
         """What is claimed, with criteria, whatever comes out."""
 
     @abc.abstractmethod
-    def sections(self, grid: Any, results: Results) -> list[Section]:
+    def sections(self, grid: Any, results: Results) -> Sequence[Section]:
         """Figures and tables for the report."""
 
     def conclusion(self, judgements: Sequence[Judgement]) -> str:

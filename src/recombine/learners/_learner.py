@@ -39,7 +39,11 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def init(self, arrays: dict[str, Any], key: Any) -> Any:
-        """The state before the first step: weights, optimiser, slots, everything."""
+        """The state before the first step: weights, optimiser, slots, everything.
+
+        A field `diverged_at` in it (negative while all is well) says at which step a member
+        failed: it is then left out of means, and a shard ends when all its members have failed.
+        """
 
     @abc.abstractmethod
     def step(self, arrays: dict[str, Any], state: Any, t: Any) -> tuple[Any, dict[str, Any]]:
@@ -101,7 +105,7 @@ class Learner(abc.ABC):
         """Steps at which the weights are kept besides the end; 0 is the untrained control."""
         return (0,)
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027, most learners cannot be asked for the impossible
         """Refuses an impossible request before anything compiles."""
 
     def upstream(self) -> dict[str, Learner]:
@@ -123,6 +127,11 @@ class Learner(abc.ABC):
     @abc.abstractmethod
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         """Host-side work: arrays for the program, from upstream weights and materials."""
+
+    @property
+    def precision(self) -> str:
+        """The dtype of a student's products: "auto" for the device's rule, "float32" to demand it."""
+        return "auto"
 
     def group(self) -> str:
         """Cells with equal group keys share their group arrays."""

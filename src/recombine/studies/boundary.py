@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from recombine.lab.statistics import least_squares, mean_interval
+from recombine.lab.statistics import LeastSquares, least_squares, mean_interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Series, curves, panels
@@ -173,7 +173,9 @@ def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return values - (sums / np.bincount(index))[index]
 
 
-def fitted(data: dict[str, np.ndarray], columns: dict[str, np.ndarray]) -> Callable[[float], dict]:
+def fitted(
+    data: dict[str, np.ndarray], columns: dict[str, np.ndarray]
+) -> Callable[[float], LeastSquares]:
     """Least squares within networks and combination sizes, errors clustered by seed."""
     groups = data["network"] * 100 + data["size"]
     y = centred(data["log_error"], groups)
@@ -181,7 +183,7 @@ def fitted(data: dict[str, np.ndarray], columns: dict[str, np.ndarray]) -> Calla
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise NotTested("Novelty does not vary enough among the unseen combinations.")
 
-    def at(level: float):
+    def at(level: float) -> LeastSquares:
         return least_squares(
             y, design, list(columns), cluster=data["seed"], intercept=False, level=level
         )

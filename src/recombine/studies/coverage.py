@@ -57,7 +57,9 @@ class Coverage(Study):
 
     def cells(self, grid: Grid) -> list[Cell]:
         training = base.training_named(grid.training)
-        place = {"modules": grid.modules, "active": grid.active, "depth": grid.depth}
+        place: dict[str, Any] = {
+            "modules": grid.modules, "active": grid.active, "depth": grid.depth
+        }  # fmt: skip
         found = []
         for width in grid.width:
             for seed in range(grid.seeds):
@@ -122,8 +124,11 @@ class Coverage(Study):
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         estimates, rows = [], []
-        kinds = [(rule, among) for rule in grid.rule
-                 for among in (("across", "within") if rule == "disconnected" else ("all",))]  # fmt: skip
+        kinds = [
+            (rule, among)
+            for rule in grid.rule
+            for among in (("across", "within") if rule == "disconnected" else ("all",))
+        ]
         names = [rule if among == "all" else f"{rule}, {among} groups" for rule, among in kinds]
         for width in grid.width:
             found = [drops(grid, results, rule, width, among) for rule, among in kinds]

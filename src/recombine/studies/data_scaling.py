@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from recombine.combinations import Subsets
 from recombine.lab.statistics import least_squares
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section
@@ -68,7 +69,7 @@ class DataScaling(Study):
 
     def cells(self, grid: Grid) -> list[Cell]:
         training = base.training_named(grid.training)
-        common = {"depth": grid.depth}
+        common: dict[str, Any] = {"depth": grid.depth}
         found = [
             base.cell(training, modules=m, active=k, held_out=f, width=w, seed=s, **common)
             for w in grid.width
@@ -88,8 +89,11 @@ class DataScaling(Study):
     def claims(self, grid: Grid) -> list[Claim]:
         at = base.training_named(grid.training).matched
         low, high = min(grid.held_out), max(grid.held_out)
-        middle = {"modules": grid.modules[len(grid.modules) // 2],
-                  "active": grid.active[len(grid.active) // 2], "width": max(grid.width)}  # fmt: skip
+        middle: dict[str, Any] = {
+            "modules": grid.modules[len(grid.modules) // 2],
+            "active": grid.active[len(grid.active) // 2],
+            "width": max(grid.width),
+        }
         where = (f"{middle['modules']} modules, at most {middle['active']} at a time, width "
                  f"{middle['width']}")  # fmt: skip
 
@@ -170,22 +174,19 @@ class DataScaling(Study):
     def _gap_slope(results: Results) -> Evidence:
         """The slope of gap on log2(trained combinations), family sizes and widths as intercepts."""
         rows = [row for row in base.trained(results) if not row.diverged]
-        families = sorted(
-            {(r.labels["modules"], r.labels["active"], r.labels["width"]) for r in rows}
-        )
-        seeds = np.array([row.labels["seed"] for row in rows])
-        if len(set(seeds)) < 2 or len(rows) < len(families) + 3:
-            raise NotTested("Too few trained networks to fit a slope.")
-        from recombine.combinations import Subsets
 
-        def trained_count(row) -> float:
+        def family(row: Row) -> tuple[int, int, int]:
+            return (row.labels["modules"], row.labels["active"], row.labels["width"])
+
+        def trained_count(row: Row) -> float:
             size = Subsets(row.labels["modules"], row.labels["active"]).size
             return math.log2(size - int(size * row.labels["held_out"]))
 
-        dummies = np.array([
-            [float((r.labels["modules"], r.labels["active"], r.labels["width"]) == f) for f in families]
-            for r in rows
-        ])  # fmt: skip
+        families = sorted({family(row) for row in rows})
+        seeds = np.array([row.labels["seed"] for row in rows])
+        if len(set(seeds)) < 2 or len(rows) < len(families) + 3:
+            raise NotTested("Too few trained networks to fit a slope.")
+        dummies = np.array([[float(family(row) == f) for f in families] for row in rows])
         columns = np.column_stack([[trained_count(row) for row in rows], dummies])
         names = ["slope", *[str(f) for f in families]]
         y = np.array([gap(row) for row in rows])
@@ -199,7 +200,7 @@ class DataScaling(Study):
         )
 
     @staticmethod
-    def _matched(place: dict, low: float, high: float, at: float):
+    def _matched(place: dict[str, Any], low: float, high: float, at: float):
         def measure(results: Results) -> Evidence:
             values = results.paired(
                 "seed", {**place, "held_out": high}, {**place, "held_out": low},

@@ -143,8 +143,8 @@ class DecodabilityStudy(Study):
         groups = []
         for share in grid.held_out:
             chosen = [r for r in rows if r.labels["held_out"] == share]
-            groups.append(Points(f"trained, held-out {share:g}",
-                                 [decoded(r) for r in chosen], [unseen(r) for r in chosen]))  # fmt: skip
+            x, y = columns(chosen, None)
+            groups.append(Points(f"trained, held-out {share:g}", x.tolist(), y.tolist()))
         groups.append(Points("untrained twins", [decoded(r, "untrained") for r in rows],
                              [unseen(r) for r in rows]))  # fmt: skip
         x, y = columns(rows, None)
@@ -222,10 +222,12 @@ def published_name(row: Row) -> str:
 
 
 def usable(results: Results) -> list[Row]:
-    return [
-        row for row in base.trained(results)
-        if not row.diverged and np.isfinite([decoded(row), decoded(row, "untrained"), unseen(row)]).all()
-    ]  # fmt: skip
+    """Trained networks with all the numbers the claims need."""
+
+    def complete(row: Row) -> bool:
+        return bool(np.isfinite([decoded(row), decoded(row, "untrained"), unseen(row)]).all())
+
+    return [row for row in base.trained(results) if not row.diverged and complete(row)]
 
 
 def columns(rows: Sequence[Row], control: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class ModelScaling(Study):
 
     def cells(self, grid: Grid) -> list[Cell]:
         training = base.training_named(grid.training)
-        place = {"modules": grid.modules, "active": grid.active}
+        place: dict[str, Any] = {"modules": grid.modules, "active": grid.active}
         main = max(grid.depth)
         found = [
             base.cell(training, width=w, held_out=f, depth=main, seed=s, **place)
@@ -71,7 +71,7 @@ class ModelScaling(Study):
             for f in grid.held_out
             for s in range(grid.seeds)
         ]
-        side = {"width": grid.side_width, "held_out": grid.side_held_out}
+        side: dict[str, Any] = {"width": grid.side_width, "held_out": grid.side_held_out}
         found += [
             base.cell(training, depth=d, seed=s, **place, **side)
             for d in grid.depth
