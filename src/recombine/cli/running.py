@@ -77,11 +77,13 @@ def scores(outcome: Outcome) -> tuple[list[str], list[list[Any]]]:
 
     rows = outcome.results
     labels = [name for name in (rows[0].labels if len(rows) else ())
-              if name != "seed" and len(rows.labels(name)) > 1]  # fmt: skip
+              if name not in ("seed", "parameters") and len(rows.labels(name)) > 1]  # fmt: skip
     if not all("generalization" in row.readings for row in rows):
         return last_evaluations(rows, labels)
     table = score_table(rows, labels or ["width"])
-    keep = [i for i, name in enumerate(table.columns) if name not in ("untrained unseen R²", "")]
+    keep = [
+        i for i, name in enumerate(table.columns) if name not in ("untrained unseen R²", "note")
+    ]
     return [table.columns[i] for i in keep], [[row[i] for i in keep] for row in table.rows]
 
 

@@ -130,7 +130,7 @@ class Learner(abc.ABC):
 
     @property
     def precision(self) -> str:
-        """The dtype of a student's products: "auto" for the device's rule, "float32" to demand it."""
+        """The dtype of its products: "auto" for the device's rule, "float32" to demand that."""
         return "auto"
 
     def group(self) -> str:

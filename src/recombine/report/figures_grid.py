@@ -104,6 +104,7 @@ def heat_maps(
             + [text_width(wrapped(c, 12)) + 8 for grid in grids for c in grid.columns]
         )
         gutter = 34 + max(text_width(wrapped(r, 20, 2)) for grid in grids for r in grid.rows)
+        gutter = max(gutter, text_width(f"{short(row_label, 20)} ↓") + 24)
         rows_of_grids = _packed(grids, cell, gutter)
         width = max(sum(_width(g, cell) + gutter for g in row) for row in rows_of_grids)
         heights = [max(map(_height, row)) for row in rows_of_grids]

@@ -175,7 +175,16 @@ def score_table(results: Results, by: Sequence[str], title: str = "Scores") -> T
         fitted = chosen.values("generalization", "seen_r2")
         cells.append("undertrained" if fitted.size and fitted.mean() < SEEN_FLOOR else "")
         rows.append(cells)
-    columns = [*by, "seen R²", "unseen R²", "gap", "untrained unseen R²", "cells", "diverged", ""]
+    columns = [
+        *(name.replace("_", " ") for name in by),
+        "seen R²",
+        "unseen R²",
+        "gap",
+        "untrained unseen R²",
+        "cells",
+        "diverged",
+        "note",
+    ]
     return Table(
         title, columns, rows,
         "Means with 95 % intervals over seeds; diverged members are counted, not averaged. "
