@@ -89,6 +89,7 @@ class Session:
                 raise failed
         except BaseException:
             self.stop.given_up = True
+            self.watch.close()
             raise
         finally:
             # Threads end at their next border; a compilation cannot be stopped, but holds nothing.

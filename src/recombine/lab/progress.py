@@ -6,6 +6,10 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LINE_SECONDS = 15.0
 
@@ -26,7 +30,7 @@ class Watch:
     _begun: float = 0.0
     _base: int = 0
     _last: float = 0.0
-    _bar: object = None
+    _bar: Progress | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, title: str, weights: dict[str, int]) -> None:
@@ -49,31 +53,61 @@ class Watch:
             self.done[shard] = self.weights.get(shard, 0)
             self.doing.pop(shard, None)
 
-    def line(self) -> str:
+    def state(self) -> tuple[int, float | None, str]:
+        """(work done, seconds left if that can be told, what is being done)."""
         with self._lock:
             done = sum(self.done.values())
             seconds = time.monotonic() - self._begun
             fresh = done - self._base
             left = (self.total - done) * seconds / fresh if fresh > 0 else None
-            busy = sorted(set(self.doing.values()))
-            share = 100 * done / max(self.total, 1)
-            estimate = f", about {duration(left)} left" if left is not None else ""
-            what = f" ({', '.join(busy)})" if busy else ""
-            return f"{self.title}: {share:.0f} %{estimate}{what}"
+            return done, left, ", ".join(sorted(set(self.doing.values())))
+
+    def line(self) -> str:
+        done, left, doing = self.state()
+        estimate = f", about {duration(left)} left" if left is not None else ""
+        what = f" ({doing})" if doing else ""
+        return f"{self.title}: {100 * done / max(self.total, 1):.0f} %{estimate}{what}"
 
     def draw(self, *, last: bool = False) -> None:
         if self.quiet or self.total == 0:
             return
         if sys.stderr.isatty():
-            width = 100
-            print("\r" + self.line()[:width].ljust(width), end="\n" if last else "",
-                  file=sys.stderr, flush=True)  # fmt: skip
+            self._draw_bar(last)
         elif last or time.monotonic() - self._last > LINE_SECONDS:
             self._last = time.monotonic()
             print(self.line(), file=sys.stderr, flush=True)
 
+    def _draw_bar(self, last: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        if self._bar is None:
+            columns = (
+                TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+                TextColumn("{task.fields[left]}"),
+            )  # fmt: skip
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._bar.start()
+            self._bar.add_task(self.title, total=self.total, left="")
+        done, left, doing = self.state()
+        told = "" if left is None else f"about {duration(left)} left"
+        task = self._bar.task_ids[0]
+        self._bar.update(task, completed=done, left=f"{told} {doing}".strip())
+        if last:
+            self.close()
+
+    def close(self) -> None:
+        """Takes the bar off the terminal, so that what follows stands below it."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
     def say(self, text: str) -> None:
-        if not self.quiet:
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
             print(text, file=sys.stderr, flush=True)
 
 
