@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import re
@@ -13,7 +14,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +82,10 @@ def calm(nursery, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def broken_off(nursery, tmp_path_factory) -> Path:
     """The store of a run that was killed when a shard had two checkpoints."""
-    for deadly in range(90, 300, 11):
+    for deadly in itertools.chain(range(90, 300, 11), range(60, 300, 7)):
         store = tmp_path_factory.mktemp("broken") / "runs"
         (end,) = nursery.run(command(store, steady=True, deadly_call=deadly))
-        assert end["code"] == -9, end["output"]
+        assert end["code"] in (0, -9), end["output"]
         left = [path.parent for path in unfinished(store)]
         if len(left) > len(set(left)):
             return store
@@ -253,7 +253,7 @@ def test_f06_a_flipped_bit_in_a_checkpoint_sends_a_run_to_the_previous_one(
 ):
     store = shutil.copytree(broken_off, tmp_path / "runs")
     left = unfinished(store)
-    first, second = next((a, b) for a, b in pairwise(left) if a.parent == b.parent)
+    first, second = next((a, b) for a, b in itertools.pairwise(left) if a.parent == b.parent)
     flip(second / "state.safetensors")
     step = int(first.name.split("-")[-1])
     assert Checkpoints(shutil.copytree(first.parent, tmp_path / "looked at")).latest()[0] == step

@@ -138,6 +138,10 @@ def doctor(chosen: Namespace) -> None:
 def bundle(chosen: Namespace) -> None:
     from recombine.lab.bundle import bundle as pack
 
+    if not 0.1 <= chosen.max_mib < 2**20:
+        raise InvalidRequest(
+            f"--max-mib takes a size from 0.1 on, such as 15, got {chosen.max_mib}"
+        )
     kinds = tuple(kind for kind in chosen.kinds.split(",") if kind)
     written = pack(_open(chosen), Path(chosen.out), kinds=kinds, weights=chosen.weights,
                    max_bytes=int(chosen.max_mib * 2**20))  # fmt: skip
@@ -184,9 +188,10 @@ def completion(chosen: Namespace) -> None:
         import shtab
     except ImportError as error:
         raise InvalidRequest("completion needs the package shtab: pip install shtab") from error
-    from recombine.cli.parser import build
+    from recombine.cli.parser import build, with_choices
 
-    print(shtab.complete(build(), shell=chosen.shell))
+    script = shtab.complete(with_choices(build()), shell=chosen.shell)
+    _print(chosen, {"shell": chosen.shell, "script": script}, [script])
 
 
 def _request(chosen: Namespace) -> Any:

@@ -59,12 +59,13 @@ def build() -> argparse.ArgumentParser:
             name, help=text, description=text, epilog=f"example: {example}"
         )
         made.add_argument("--json", action="store_true", help="print JSON for machines")
+        place = os.environ.get("RECOMBINE_STORE", "runs")
+        made.add_argument("--store", default=place, metavar="DIR", help=f"default: {place}")
         made.set_defaults(run=_later(function or name.replace("-", "_")))
         return made
 
     made = command("list", "Studies, and with --all every part.", "recombine list --all")
     made.add_argument("--all", action="store_true", help="families, supports, encodings, ... too")
-    _store(made)
 
     made = command("plan", "What a study would cost, before it runs.",
                    "recombine plan data-scaling --preset paper")  # fmt: skip
@@ -96,7 +97,6 @@ def build() -> argparse.ArgumentParser:
                    "recombine show 3ac710")  # fmt: skip
     made.add_argument("cell", nargs="?", default=None,
                       help="an id, or its first letters; without it, all cells")  # fmt: skip
-    _store(made)
 
     made = command(
         "coverage", "What a support covers, and how new the rest is.",
@@ -111,7 +111,6 @@ def build() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0)
 
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
-    _store(made)
     made.add_argument("--quiet", action="store_true", help="no progress")
 
     made = command("doctor", "Devices, versions, precision and matmul ceiling.",
@@ -123,14 +122,13 @@ def build() -> argparse.ArgumentParser:
     made.add_argument("--kinds", default="cell,reading,round")
     made.add_argument("--weights", action="store_true", help="with all weights")
     made.add_argument("--max-mib", type=float, default=15.0, help="size of a file")
-    _store(made)
 
     made = command("import", "Verifies bundles and merges them into a store.",
                    "recombine import results.zip", function="import_bundles")  # fmt: skip
     made.add_argument("files", nargs="+")
-    _store(made)
 
-    store = commands.add_parser("store", help="Looks after a store: du, verify, clean.")
+    store = commands.add_parser("store", help="Looks after a store: du, verify, clean.",
+                                epilog="example: recombine store du --store runs")  # fmt: skip
     verbs = store.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, text in (
         ("du", "How much room each kind of node takes."),
@@ -138,7 +136,6 @@ def build() -> argparse.ArgumentParser:
         ("clean", "Removes what this store wrote and no longer needs."),
     ):
         made = command(verb, text, f"recombine store {verb}", verbs, f"store_{verb}")
-        _store(made)
         if verb == "verify":
             made.add_argument("--set-aside", action="store_true")
         if verb == "clean":
@@ -154,14 +151,25 @@ def _later(name: str) -> Callable[[argparse.Namespace], int | None]:
     return lambda chosen: load(f"{COMMANDS}:{name}")(chosen)
 
 
-def _store(parser: argparse.ArgumentParser) -> None:
-    place = os.environ.get("RECOMBINE_STORE", "runs")
-    parser.add_argument("--store", default=place, metavar="DIR", help=f"default: {place}")
-
-
 def _study(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument("study", nargs="?" if optional else None, default=None)
     parser.add_argument("--preset", default="quick", help=f"one of {', '.join(PRESETS)}")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", dest="settings",
                         help="grid values, such as width=64,128 seeds=5")  # fmt: skip
-    _store(parser)
+
+
+def with_choices(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The same with the names of studies and presets, which a shell can then complete.
+
+    Not in the parser itself: its own message for a wrong choice is longer and less helpful.
+    """
+    from recombine.studies import REGISTRY
+
+    names = {"study": tuple(REGISTRY), "preset": PRESETS}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for further in action.choices.values():
+                with_choices(further)
+        elif action.dest in names:
+            action.choices = names[action.dest]
+    return parser

@@ -7,7 +7,8 @@ from typing import Any
 
 from recombine.lab import cost
 from recombine.lab.device import device
-from recombine.lab.plan import part
+from recombine.lab.execute import needed_cells
+from recombine.lab.plan import part, upstream_first
 from recombine.lab.plan import shards as shards_of
 from recombine.lab.progress import duration
 from recombine.lab.run import Request
@@ -17,7 +18,8 @@ def document(request: Request) -> dict[str, Any]:
     """The first round exactly, and a bound for the rest."""
     here = device()
     feasible = part(request.study.cells(request.grid))
-    learners = {cell.id: cell.learner for cell in feasible.cells}
+    layers = upstream_first(needed_cells(feasible.cells).values())
+    learners = {cell: learner for layer in layers for cell, learner in layer.items()}
     stacks = shards_of(learners, here)
     reasons: dict[str, int] = defaultdict(int)
     for _, reason in feasible.infeasible:
@@ -26,6 +28,8 @@ def document(request: Request) -> dict[str, Any]:
     costs: dict[Any, Any] = {}
     for shard in stacks:
         learner = learners[shard.cells[0]]
+        if learner.host_driven:
+            continue  # what it costs is not the device's to say
         key = (learner.program(shard.precision), learner.shard(), len(shard.cells))
         if key not in costs:
             costs[key] = (
@@ -43,6 +47,7 @@ def document(request: Request) -> dict[str, Any]:
         "preset": request.preset,
         "question": request.study.question,
         "cells": len(feasible.cells),
+        "further_cells_needed": len(learners) - len(feasible.cells),
         "shards": len(stacks),
         "programs": len({learners[s.cells[0]].program(s.precision) for s in stacks}),
         "infeasible": dict(reasons),
@@ -64,6 +69,8 @@ def lines(found: dict[str, Any]) -> list[str]:
         f"{found['cells']} cells in {found['shards']} shards of {found['programs']} programs "
         f"(on this device: {found['device']})",
     ]
+    if found["further_cells_needed"]:
+        told.append(f"{found['further_cells_needed']} more cells that these stand on")
     if found["further_cells_at_most"]:
         told.append(f"further rounds: at most {found['further_cells_at_most']} cells")
     if found["infeasible"]:

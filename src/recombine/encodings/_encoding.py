@@ -22,6 +22,9 @@ class Encoding(abc.ABC):
     # Whether the encoding is inert in padded modules, so that cells of several M share a program.
     pads: ClassVar[bool] = True
 
+    def check(self, family: Family) -> None:  # noqa: B027, most encodings fit every family
+        """Refuses a family whose tasks cannot be told in this way."""
+
     @abc.abstractmethod
     def size(self, family: Family) -> int:
         """Numbers in one code."""

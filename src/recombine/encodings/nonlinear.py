@@ -29,16 +29,20 @@ class InvertibleNetwork(Encoding):
 
     weight_scale: float = 1.0
 
-    def size(self, family: Family) -> int:
-        return family.modules
-
-    def content(self, family: Family, key: PRNGKeyArray) -> Content:
+    def check(self, family: Family) -> None:
         m = family.modules
         if m % 2:
             raise InvalidRequest(
                 f"the invertible-network encoding splits the task in halves: modules must be even, "
                 f"got {m}; use {m - 1} or {m + 1}"
             )
+
+    def size(self, family: Family) -> int:
+        return family.modules
+
+    def content(self, family: Family, key: PRNGKeyArray) -> Content:
+        self.check(family)
+        m = family.modules
         shapes = ((m // 2, 2 * m), (2 * m, 2 * m), (2 * m, m))
         keys = jax.random.split(key, (COUPLINGS, len(shapes)))
         return {

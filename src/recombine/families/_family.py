@@ -35,6 +35,10 @@ class Family(abc.ABC):
         """Every combination the family has."""
         return Subsets(self.modules, self.active)
 
+    def check(self) -> None:
+        """Refuses sizes that cannot be, such as more modules at a time than there are."""
+        _ = self.space
+
     @property
     @abc.abstractmethod
     def input_size(self) -> int:

@@ -48,7 +48,6 @@ class Hyperteacher(Family):
                 f"a teacher needs sizes of at least 1, got inputs={self.inputs_}, "
                 f"hidden={self.hidden}, outputs={self.outputs}"
             )
-        _ = self.space  # K > M is refused here, before any work
 
     @property
     def input_size(self) -> int:

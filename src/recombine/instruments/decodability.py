@@ -26,7 +26,7 @@ class Decodability(Instrument):
     untrained twin, shuffled targets, and planted features that carry the task by construction.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "decodability"
     needs: ClassVar[tuple[str, ...]] = ("activations",)
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -59,23 +59,23 @@ class Decodability(Instrument):
         pairs = {"subject": subject.activations(batch), "untrained": untrained.activations(batch)}
         for layer in pairs["subject"]:
             for who, activations in pairs.items():
-                if who == "untrained" and layer == "code":
-                    continue
                 features = project(activations[layer], self.features)
                 found = ridge.cross_fit(features, targets, ranks)
                 where = values if who == "subject" else controls["untrained"]
-                where[layer] = found["true"].mean
-                where[f"{layer}/unseen"] = subset_r2(latents, found["true"].predictions, unseen)
-                where[f"{layer}/seen"] = subset_r2(latents, found["true"].predictions, ~unseen)
-                if who == "subject":
-                    controls["shuffled"][layer] = found["shuffled"].mean
-        for layer in controls["untrained"].copy():
-            if layer in values and "/unseen" not in layer and "/seen" not in layer:
-                values[f"{layer}/gain"] = values[layer] - controls["untrained"][layer]
+                for name, fitted in found.items():
+                    if name == "shuffled" and who == "untrained":
+                        continue
+                    into = where if name == "true" else controls["shuffled"]
+                    truth, guess = targets[name], fitted.predictions
+                    into[layer] = fitted.mean
+                    into[f"{layer}/unseen"] = subset_r2(truth, guess, unseen)
+                    into[f"{layer}/seen"] = subset_r2(truth, guess, ~unseen)
         mix = rng.standard_normal((latents.shape[1], self.features))
         planted = latents @ mix + 0.05 * rng.standard_normal((self.rows, self.features))
         controls["planted"]["features"] = ridge.cross_fit(planted, latents, ranks).mean
         self._published(subject, untrained, rng, values, controls)
+        for name in list(values):
+            values[f"{name}/gain"] = values[name] - controls["untrained"][name]
         return Reading(values, controls)
 
     def _published(
@@ -95,14 +95,17 @@ class Decodability(Instrument):
         for who, where in ((subject, values), (untrained, controls["untrained"])):
             acts = {kind: who.activations(batch) for kind, batch in batches.items()}
             for layer in acts["seen"]:
-                if layer.endswith("/after") or (who is untrained and layer == "code"):
+                if layer.endswith("/after"):
                     continue
                 fit_on, fit_to = acts["seen"][layer][:n], truth["seen"][:n]
                 for kind, rows in (("seen", slice(n, None)), ("unseen", slice(None))):
-                    scored = ridge.published_probe(
-                        fit_on, fit_to, acts[kind][layer][rows], truth[kind][rows]
-                    )
-                    where[f"published/{layer}/{kind}"] = scored.mean
+                    score_on, score_to = acts[kind][layer][rows], truth[kind][rows]
+                    name = f"published/{layer}/{kind}"
+                    where[name] = ridge.published_probe(fit_on, fit_to, score_on, score_to).mean
+                    if who is subject:
+                        mixed = fit_to[rng.permutation(n)]
+                        scored = ridge.published_probe(fit_on, mixed, score_on, score_to)
+                        controls["shuffled"][name] = scored.mean
 
 
 def project(features: np.ndarray, dimension: int) -> np.ndarray:

@@ -28,7 +28,7 @@ class Erasure(Instrument):
     representation in which every module has its own direction and its own effect.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "erasure"
     needs: ClassVar[tuple[str, ...]] = ("activations", "answer")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "planted")
@@ -91,14 +91,13 @@ class Erasure(Instrument):
         basis, _ = np.linalg.qr(rng.standard_normal((2 * modules, modules)))
         effects = rng.standard_normal((modules, 16))
         features, targets = latents @ basis.T, latents @ effects
-        rises = []
-        for module in range(modules):
-            # The known direction itself: removing it must hurt this module's tasks alone.
-            direction = basis[:, module]
-            erased = features - np.outer(features @ direction, direction)
-            error = ((erased @ basis @ effects - targets) ** 2).mean(axis=1)
-            rises.append(error[self.rows :] / targets.var())
-        return _split(np.stack(rises), latents[self.rows :])
+        # Through the same erasure as the subject's: if that were broken, this would show it.
+        rest = features[self.rows :]
+        rises = [
+            ((erase(rest) @ basis @ effects - targets[self.rows :]) ** 2).mean(axis=1)
+            for erase in concept_erasures(features[: self.rows], latents[: self.rows])
+        ]
+        return _split(np.stack(rises) / targets.var(), latents[self.rows :])
 
 
 def _error(answers, targets) -> np.ndarray:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import sys
 from typing import Any, get_type_hints
 
 from recombine._lazy import load
@@ -24,7 +25,7 @@ def canonical(value: Any) -> Any:
         fields = {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {
             "kind": f"{kind.__module__}:{kind.__qualname__}",
-            "version": getattr(kind, "version", 1),
+            "version": getattr(value, "version", 1),
             **fields,
         }
     if isinstance(value, tuple | list):
@@ -59,12 +60,6 @@ def revive(request: Any) -> Any:
     if "kind" not in request:
         return {name: revive(item) for name, item in request.items()}
     kind = load_kind(request["kind"])
-    current = getattr(kind, "version", 1)
-    if request.get("version", 1) != current:
-        raise InvalidRequest(
-            f"{request['kind']} was stored as version {request.get('version')}, this release has "
-            f"version {current}: read it with the release that wrote it"
-        )
     hints = get_type_hints(kind)
     values = {}
     for spec in dataclasses.fields(kind):
@@ -74,11 +69,24 @@ def revive(request: Any) -> Any:
             values[spec.name] = (
                 float(value) if hints.get(spec.name) is float and value is not None else value
             )
-    return kind(**values)
+    revived = kind(**values)
+    current = getattr(revived, "version", 1)
+    if request.get("version", 1) != current:
+        raise InvalidRequest(
+            f"{request['kind']} was stored as version {request.get('version')}, this release has "
+            f"version {current}: read it with the release that wrote it"
+        )
+    return revived
 
 
 def load_kind(path: str) -> type:
     """The dataclass at "module:Name", if it is one the laboratory may build."""
+    module = path.partition(":")[0]
+    if module.split(".")[0] != "recombine" and module not in sys.modules:
+        # Importing runs code, and a bundle may come from a stranger.
+        raise InvalidRequest(
+            f"the request names {path!r}: import the package that defines it first"
+        )
     try:
         kind = load(path)
     except (ImportError, AttributeError, ValueError) as error:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recombine.errors import RecombineError
 from recombine.lab.statistics import Interval, holm_levels, verdict
 from recombine.lab.study import Claim, Evidence, NotTested, Results
 
@@ -55,6 +56,11 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
         except NotTested as reason:
             found.append(Judgement(claim, "not tested here", note=str(reason)))
             continue
+        except (RecombineError, ValueError, ArithmeticError, LookupError) as error:
+            # A grid set by hand may leave a claim nothing to work on; the others still stand.
+            told = f"Could not be measured on this grid: {error}"
+            found.append(Judgement(claim, "not tested here", note=told))
+            continue
         evidence[number] = shown
         word = verdict(
             interval, at_least=claim.at_least, at_most=claim.at_most, above=claim.above,
@@ -64,7 +70,7 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
         if word == "inconclusive" and interval.units < 5:
             note = f"{note} Only {interval.units} {claim.unit}: five are needed.".strip()
         found.append(Judgement(claim, word, interval, note=note))
-    p_values = [min(1.0, evidence[n].p(claims[n].threshold)) for n in evidence]
+    p_values = [max(min(1.0, evidence[n].p(bound)) for bound in claims[n].bounds) for n in evidence]
     for number, level in zip(evidence, holm_levels(p_values), strict=True):
         found[number] = replace(found[number], adjusted=evidence[number].interval(level))
     return found

@@ -159,7 +159,7 @@ class Evidence:
 class Claim:
     """A sentence with a numeric criterion fixed before the run.
 
-    `measure` turns results into evidence; exactly one bound is the criterion.
+    `measure` turns results into evidence; the bounds are the criterion.
     """
 
     name: str
@@ -172,9 +172,10 @@ class Claim:
     below: float | None = None
 
     @property
-    def threshold(self) -> float:
-        bounds = (self.at_least, self.at_most, self.above, self.below)
-        return next(bound for bound in bounds if bound is not None)
+    def bounds(self) -> list[float]:
+        """The numbers the criterion names."""
+        named = (self.at_least, self.at_most, self.above, self.below)
+        return [bound for bound in named if bound is not None]
 
     @property
     def criterion(self) -> str:
@@ -257,7 +258,10 @@ def parse_value(name: str, text: str, example: Any) -> Any:
     """Text as a value of the same type as `example`; tuples are typed with commas."""
     if isinstance(example, tuple):
         inner = example[0] if example else ""
-        return tuple(parse_value(name, part.strip(), inner) for part in text.split(",") if part)
+        found = tuple(parse_value(name, p.strip(), inner) for p in text.split(",") if p.strip())
+        if not found:
+            raise InvalidRequest(f"{name}={text!r}: expected at least one value, such as {inner}")
+        return found
     try:
         if isinstance(example, bool):
             return {"true": True, "false": False}[text.lower()]

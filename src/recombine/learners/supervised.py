@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt32
 
-from recombine.combinations import unrank_on_device
+from recombine.combinations import Subsets, pad_offsets, unrank_on_device
 from recombine.encodings._encoding import Encoding
 from recombine.encodings.linear import Identity
 from recombine.errors import InvalidRequest
@@ -180,19 +180,34 @@ class Supervised(Learner):
         return self.seeds.init
 
     def check(self) -> None:
+        self.family.check()
+        self.encoding.check(self.family)
+        if not isinstance(self.family.space, Subsets):
+            raise InvalidRequest(
+                f"supervised learning draws subsets of modules on the device; the combinations of "
+                f"{type(self.family).__name__} are {type(self.family.space).__name__}"
+            )
         self.support.check(self.family.space)
-        for name in ("training_steps", "tasks", "samples", "evaluation_every"):
-            if getattr(self, name) < 1:
-                raise InvalidRequest(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.samples < 2:
-            raise InvalidRequest("R² needs at least 2 samples a task, got samples=1; use 16")
+        least = {"training_steps": 1, "tasks": 1, "samples": 2, "evaluation_every": 1,
+                 "evaluation_tasks": EVALUATION_BATCH}  # fmt: skip
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < bound:
+                raise InvalidRequest(
+                    f"{name} must be a whole number of at least {bound}, got {value!r}"
+                )
         if self.evaluation_tasks % EVALUATION_BATCH:
             raise InvalidRequest(
                 f"evaluation_tasks must be a multiple of {EVALUATION_BATCH}, got "
                 f"{self.evaluation_tasks}"
             )
-        if self.learning_rate < 0 or self.weight_decay < 0:
-            raise InvalidRequest("learning_rate and weight_decay must not be negative")
+        for name in ("learning_rate", "weight_decay"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value <= np.finfo(np.float32).max:
+                raise InvalidRequest(
+                    f"{name} must be a number from 0 to {np.finfo(np.float32).max:.3g}, "
+                    f"got {value!r}"
+                )
 
     def natural(self, precision: str = "float32") -> SupervisedProgram:
         return SupervisedProgram(
@@ -212,13 +227,11 @@ class Supervised(Learner):
             self.family, self.encoding, self.seeds.content, self.seeds.encoding
         )
         shapes, code_shapes = content_shapes(program.family, self.encoding)
-        offsets = np.full(program.family.active + 1, np.iinfo(np.uint32).max, np.uint32)
-        offsets[: self.family.space.offsets.size] = self.family.space.offsets
         return Arrays(
             member={
                 "family": pad_to(content, shapes),
                 "encoding": pad_to(code, code_shapes),
-                "offsets": offsets,
+                "offsets": pad_offsets(self.family.space.offsets, program.family.active),
                 "seen": _table(support.seen),
                 "seen_count": np.int32(support.seen.size),
                 "unseen": _table(support.held_out),

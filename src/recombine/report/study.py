@@ -58,6 +58,7 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
         "study": request.study.name,
         "preset": request.preset,
         "settings": dict(request.settings),
+        "command": dict(_repeat(outcome))["command"],
         "grid": canonical(request.grid),
         "recombine": __version__,
         "finished": outcome.finished,

@@ -121,6 +121,20 @@ def trained(results: Results) -> Results:
     return Results([row for row in results if seen(row) >= SEEN_FLOOR])
 
 
+def left_out(results: Results) -> str:
+    """How many networks a claim leaves out, and why, for its note."""
+    behind = sum(seen(row) < SEEN_FLOOR for row in results if not row.diverged)
+    words = [f"{behind} undertrained"] if behind else []
+    words += [f"{results.diverged} diverged"] if results.diverged else []
+    return f"Left out: {', '.join(words)}." if words else ""
+
+
+def at_third(row: Row, metric: str) -> float:
+    """A score a third of the way through: the rate is constant, so this is a shorter run."""
+    steps, values = row.curve(metric)
+    return float(values[np.flatnonzero(steps <= steps[-1] / 3)[-1]])
+
+
 def unseen_at_matched(row: Row, at: float) -> float:
     """Unseen R² when the learning curve first reached a seen R² of `at`; NaN if it never did."""
     return matched(row.curve("seen_r2")[1], row.curve("unseen_r2")[1], at)
@@ -173,7 +187,12 @@ def score_table(results: Results, by: Sequence[str], title: str = "Scores") -> T
         cells.append(float(np.mean(twin)) if twin.size else None)
         cells += [len(chosen), chosen.diverged]
         fitted = chosen.values("generalization", "seen_r2")
-        cells.append("undertrained" if fitted.size and fitted.mean() < SEEN_FLOOR else "")
+        notes = ["undertrained"] if fitted.size and fitted.mean() < SEEN_FLOOR else []
+        if chosen.diverged:
+            everyone = [unseen(row) for row in chosen if np.isfinite(unseen(row))]
+            mean = f"{np.mean(everyone):.3g}" if everyone else "none finite"
+            notes.append(f"mean unseen R² with diverged members: {mean}")
+        cells.append("; ".join(notes))
         rows.append(cells)
     columns = [
         *(name.replace("_", " ") for name in by),

@@ -32,7 +32,7 @@ class Grid:
     active: int = 3
     rule: tuple[str, ...] = RULES
     held_out: float = 0.4
-    width: tuple[int, ...] = (64,)
+    width: tuple[int, ...] = (64, 96, 128)
     depth: int = 2
     seeds: int = 5
 
@@ -80,9 +80,13 @@ class Coverage(Study):
                 if rule not in grid.rule:
                     raise NotTested(f"The rule {rule} is not part of this preset.")
                 values = drops(grid, results, rule, large, among)
-                return Evidence.of_values(
-                    base.require(values, f"Seeds with combinations held out by both ({among})")
-                )
+                share = share_of(grid, rule)
+                note = base.left_out(Results([
+                    row for row in results.where(width=large, held_out=share)
+                    if row.labels["rule"] in (rule, "random")
+                ]))  # fmt: skip
+                wanted = f"Seeds with trained networks and combinations held out by both ({among})"
+                return Evidence.of_values(base.require(values, wanted), note)
 
             return measure
 
@@ -144,13 +148,14 @@ class Coverage(Study):
             rows += [[name, width, base.interval_text(v), v.size]
                      for name, v in zip(names, found, strict=True)]  # fmt: skip
         sizes = list(range(1, grid.active + 1))
-        by_size = []
-        for (rule, among), name in zip(kinds, names, strict=True):
-            line: list[Any] = [name]
-            for size in sizes:
-                line.append(base.interval_text(
-                    drops(grid, results, rule, max(grid.width), among, size)))  # fmt: skip
-            by_size.append(line)
+        by_size = [
+            [name, width, *(
+                base.interval_text(drops(grid, results, rule, width, among, size))
+                for size in sizes
+            )]
+            for width in grid.width
+            for (rule, among), name in zip(kinds, names, strict=True)
+        ]  # fmt: skip
         return [
             Section(
                 "What each support loses against a random one of equal size",
@@ -159,8 +164,8 @@ class Coverage(Study):
                 (dots("Unseen R² lost", names, estimates, value_label="R² lost",
                       references=[(0.0, "no loss")]),),
                 (Table("Loss by support and width", ["support", "width", "R² lost", "seeds"], rows),
-                 Table(f"Loss by number of active modules, width {max(grid.width)}",
-                       ["support", *[f"{s} active" for s in sizes]], by_size)),
+                 Table("Loss by number of active modules",
+                       ["support", "width", *[f"{s} active" for s in sizes]], by_size)),
             ),
             Section("Scores", "", (), (base.score_table(results, ("rule", "held_out", "width")),)),
         ]  # fmt: skip
@@ -183,8 +188,10 @@ def drops(
     found = []
     for seed in results.labels("seed"):
         place = {"width": width, "seed": seed, "held_out": share_of(grid, rule)}
-        left = [r for r in results.where(rule=rule, **place) if not r.diverged]
-        right = [r for r in results.where(rule="random", **place) if not r.diverged]
+        left, right = (
+            [r for r in base.trained(results.where(rule=name, **place)) if not r.diverged]
+            for name in (rule, "random")
+        )
         if not left or not right:
             continue
         both = shared(left[0], right[0], among, size)

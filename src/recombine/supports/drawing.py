@@ -61,6 +61,7 @@ class Rule:
     by_share: bool = True  # the held-out share decides how many are seen
     by_count: bool = False  # `count` or `law` may decide it instead
     count: Callable[[Space, float], int] = _count
+    version: int = 1  # of what it draws; part of the identity of every cell that uses it
 
 
 def choose(total: int, count: int, rng: np.random.Generator) -> UInt32[np.ndarray, " count"]:

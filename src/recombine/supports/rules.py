@@ -60,6 +60,11 @@ class SupportRule:
             return self.count
         return rule.count(space, self.held_out) if rule.by_share else None
 
+    @property
+    def version(self) -> int:
+        """The version of the rule: another draw is another support."""
+        return self._rule().version if self.rule in REGISTRY else 1
+
     def check(self, space: Space) -> None:
         """Refuses what cannot be, before any work, with the reason and the nearest that can."""
         rule = self._rule()
