@@ -32,7 +32,7 @@ class Grid:
     active: int = 3
     rule: tuple[str, ...] = RULES
     held_out: float = 0.4
-    width: tuple[int, ...] = (64, 96, 128)
+    width: tuple[int, ...] = (64, 96)
     depth: int = 2
     seeds: int = 5
 
