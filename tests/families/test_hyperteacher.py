@@ -200,4 +200,4 @@ def test_a_size_beyond_the_last_bucket_keeps_itself():
 )
 def test_an_impossible_teacher_is_refused_before_any_work(wrong, sentence):
     with pytest.raises(InvalidRequest, match=sentence):
-        Hyperteacher(**wrong)
+        Hyperteacher(**wrong).check()

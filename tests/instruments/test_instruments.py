@@ -182,7 +182,8 @@ def test_erasing_a_module_hurts_its_own_tasks_more_than_a_random_subspace_does(r
     assert len(modules["own"]) == len(modules["other"]) == 8
     assert np.mean(modules["own"]) == pytest.approx(reading.values["own"])
     planted = reading.controls["planted"]
-    assert planted["other"] == pytest.approx(0, abs=1e-9)
+    # Modules exclude one another a little, so erasing one in closed form touches the others too.
+    assert planted["other"] < 0.2 * planted["own"]
     assert planted["selectivity"] > 0.2
 
 

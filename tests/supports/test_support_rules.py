@@ -100,9 +100,17 @@ def test_balanced_works_from_nearly_everything_to_nearly_nothing(held_out: float
 
 
 def test_balanced_is_built_up_where_drawing_does_not_connect() -> None:
-    supports = [build("balanced", space=Subsets(70, 2), count=69, seed=seed) for seed in range(4)]
+    supports = [build("balanced", space=Subsets(70, 2), count=69, seed=seed) for seed in range(12)]
     assert any(support.constructed for support in supports)
     assert all(np.ptp(support.usage) <= 1 and support.connected for support in supports)
+
+
+def test_balanced_does_not_even_out_the_very_set_that_random_draws() -> None:
+    shared = []
+    for seed in range(5):
+        balanced, random = build("balanced", seed=seed), build("random", seed=seed)
+        shared.append(np.isin(balanced.held_out, random.held_out).mean())
+    assert np.mean(shared) < 0.4  # independent draws share a quarter
 
 
 def test_non_compositional_holds_out_whatever_uses_the_last_module() -> None:

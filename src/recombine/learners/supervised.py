@@ -201,12 +201,12 @@ class Supervised(Learner):
                 f"evaluation_tasks must be a multiple of {EVALUATION_BATCH}, got "
                 f"{self.evaluation_tasks}"
             )
+        largest = float(np.finfo(np.float32).max)
         for name in ("learning_rate", "weight_decay"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= np.finfo(np.float32).max:
+            if not isinstance(value, int | float) or not 0 <= value <= largest:
                 raise InvalidRequest(
-                    f"{name} must be a number from 0 to {np.finfo(np.float32).max:.3g}, "
-                    f"got {value!r}"
+                    f"{name} must be a number from 0 to {largest:.3g}, got {value!r}"
                 )
 
     def natural(self, precision: str = "float32") -> SupervisedProgram:
