@@ -32,7 +32,7 @@ class Grid:
     active: int = 3
     rule: tuple[str, ...] = RULES
     held_out: float = 0.4
-    width: tuple[int, ...] = (64, 96)
+    width: tuple[int, ...] = (64, 96, 128)
     depth: int = 2
     seeds: int = 5
 
@@ -43,7 +43,7 @@ class Coverage(Study):
     name = "coverage"
     question = "At equal numbers of trained combinations, does it matter which ones they are?"
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores; standard: about 3 min on one H200"
+    cost = "quick: 1.5 min on two CPU cores; standard: about 3 min on one H200"
     not_shown = (
         "Whether connected support is sufficient: only what happens when it is broken.",
         "Supports other than those compared, and other held-out shares.",
