@@ -21,9 +21,9 @@ from recombine.encodings import (
 )
 from recombine.errors import InvalidRequest
 from recombine.families import Hyperteacher
-from recombine.families._family import pad_to
 from recombine.instruments.ridge import published_probe
 from recombine.lab.identity import canonical, revive
+from recombine.trees import pad_to
 
 pytestmark = pytest.mark.usefixtures("strict_types")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recombine.errors import InvalidRequest
 from recombine.families import Hyperteacher
-from recombine.families._family import next_bucket, pad_to
+from recombine.trees import next_bucket, pad_to
 
 pytestmark = pytest.mark.usefixtures("strict_types")
 

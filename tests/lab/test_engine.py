@@ -21,9 +21,10 @@ from recombine.lab.checkpoints import AnswerLog, Checkpoints
 from recombine.lab.engine import BLOCK, Curves, HostPopulation, Population
 from recombine.lab.execute import Session
 from recombine.lab.identity import node_id
-from recombine.lab.shards import Shard, Stop, named, run_shard, unnamed
+from recombine.lab.shards import Shard, Stop, run_shard
 from recombine.lab.store import Store
 from recombine.learners._learner import Arrays
+from recombine.trees import named, unnamed
 
 
 def population(*learners: Any, groups: int = 1) -> Population:

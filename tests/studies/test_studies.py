@@ -15,10 +15,10 @@ from recombine.lab.judge import judge
 from recombine.lab.plan import part
 from recombine.lab.run import Request, collect, run, study_named
 from recombine.lab.store import Store
-from recombine.lab.study import PRESETS, Claim, Evidence, Results, Row
+from recombine.lab.study import Claim, Evidence, Results, Row
 from recombine.report.html import render
 from recombine.report.study import report_of, summary_of, write_report
-from recombine.studies import REGISTRY
+from recombine.studies import PRESETS, REGISTRY
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from recombine._lazy import load
 from recombine._version import __version__
+from recombine.studies import PRESETS, REGISTRY
 
-PRESETS = ("smoke", "quick", "standard", "paper")
 COMMANDS = "recombine.cli.commands"
 
 
@@ -163,8 +163,6 @@ def with_choices(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
     Not in the parser itself: its own message for a wrong choice is longer and less helpful.
     """
-    from recombine.studies import REGISTRY
-
     names = {"study": tuple(REGISTRY), "preset": PRESETS}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

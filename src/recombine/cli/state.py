@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recombine.lab.index import Index
-from recombine.lab.run import Request, _rounds, gather_rows
+from recombine.lab.run import Request, gather_rows, rounds
 from recombine.lab.store import Store
 from recombine.lab.study import Cell
 
@@ -25,7 +25,7 @@ def of_study(store: Store, request: Request) -> dict[str, Any]:
     """Done, running, failed and planned cells of a study."""
     cells: list[Cell] = []
     infeasible = 0
-    for feasible in _rounds(request, store, write=False):
+    for feasible in rounds(request, store, write=False):
         cells += feasible.cells
         infeasible += len(feasible.infeasible)
     states = {"done": 0, "running": 0, "failed": 0, "planned": 0}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from recombine.combinations import Subsets
@@ -96,26 +94,3 @@ class Family(abc.ABC):
     def bucket(self) -> Family:
         """The same family at padded sizes: cells in one bucket share one compiled program."""
         return self
-
-
-def pad_to(tree: Any, shapes: Any) -> Any:
-    """Grows every array to the shape of its counterpart.
-
-    Zeros are inert in weights and content; ranks (unsigned) are filled with the largest number,
-    which is no rank.
-    """
-
-    def grow(array: Any, like: Any) -> Any:
-        extra = [(0, big - small) for small, big in zip(array.shape, like.shape, strict=True)]
-        if not any(after for _, after in extra):
-            return array
-        numbers = np if isinstance(array, np.ndarray) else jnp
-        fill = np.iinfo(np.uint32).max if array.dtype == np.uint32 else 0
-        return numbers.pad(array, extra, constant_values=fill)
-
-    return jax.tree.map(grow, tree, shapes)
-
-
-def next_bucket(value: int, buckets: tuple[int, ...]) -> int:
-    """The smallest bucket that holds `value`; beyond the last one, `value` itself."""
-    return next((bucket for bucket in buckets if bucket >= value), value)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from recombine.errors import RecombineError
-from recombine.families._family import Content, Family, pad_to
+from recombine.families._family import Content, Family
 from recombine.lab.identity import canonical, revive
+from recombine.trees import pad_to
 
 TASKS = 8
 SAMPLES = 16

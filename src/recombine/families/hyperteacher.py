@@ -12,11 +12,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from recombine.combinations import NO_RANK, subset_count
 from recombine.errors import InvalidRequest, unknown
-from recombine.families._family import Content, Family, next_bucket
+from recombine.families._family import Content, Family
+from recombine.trees import next_bucket, truncated_normal
 
 WEIGHT_LAWS = ("discrete", "khot", "continuous")
-# Standard deviation of a standard normal cut at +-2: dividing by it restores unit variance.
-TRUNCATED_STD = 0.87962566103423978
 
 
 @dataclass(frozen=True)
@@ -105,11 +104,3 @@ class Hyperteacher(Family):
         fitting = (size for size in sizes if subset_count(*size) < NO_RANK)
         modules, active = next(fitting, (self.modules, self.active))
         return replace(self, modules=modules, active=active)
-
-
-def truncated_normal(
-    key: PRNGKeyArray, shape: tuple[int, ...], variance: float
-) -> Float[Array, "..."]:
-    """A normal cut at two standard deviations, rescaled so that its variance is exact."""
-    drawn = jax.random.truncated_normal(key, -2.0, 2.0, shape)
-    return drawn * (math.sqrt(variance) / TRUNCATED_STD)

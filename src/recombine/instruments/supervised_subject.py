@@ -12,11 +12,10 @@ import numpy as np
 from jaxtyping import Array
 
 from recombine.errors import NotApplicable
-from recombine.families._family import pad_to
 from recombine.instruments.subject import Subject
-from recombine.models.layers import path_name
 from recombine.seeds import key_at, stream
 from recombine.supports import Support
+from recombine.trees import pad_to, path_name
 
 if TYPE_CHECKING:
     from recombine.learners.supervised import Batch, Supervised, SupervisedProgram

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array
 
 from recombine.errors import InvalidRequest
-from recombine.families._family import pad_to
 from recombine.learners._learner import Arrays, Learner, Program
 from recombine.seeds import key_at, stream
+from recombine.trees import pad_to
 
 BLOCK = 10  # steps whose metrics are averaged into one point of a curve
 MOST_BLOCKS = 1_000  # points a chunk can return

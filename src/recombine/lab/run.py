@@ -62,7 +62,7 @@ class Outcome:
 
 def run(request: Request, session: execute.Session) -> Outcome:
     """Trains, reads and judges; what the store has already is not done again."""
-    for number, feasible in enumerate(_rounds(request, session.store, write=True)):
+    for number, feasible in enumerate(rounds(request, session.store, write=True)):
         if number == 0 and not feasible.cells:
             reasons = [reason for _, reason in feasible.infeasible] or ["it is empty"]
             raise InvalidRequest(f"no cell of this grid can exist: {reasons[0]}")
@@ -77,7 +77,7 @@ def collect(request: Request, store: Store) -> Outcome:
     """The state of a study, from the store alone."""
     cells: list[Cell] = []
     infeasible: list[tuple[Cell, str]] = []
-    for feasible in _rounds(request, store, write=False):
+    for feasible in rounds(request, store, write=False):
         cells += feasible.cells
         infeasible += feasible.infeasible
     rows, missing, failed = gather_rows(store, cells)
@@ -86,7 +86,7 @@ def collect(request: Request, store: Store) -> Outcome:
     return Outcome(request, results, judgements, infeasible, missing, failed)
 
 
-def _rounds(request: Request, store: Store, *, write: bool):
+def rounds(request: Request, store: Store, *, write: bool):
     """Round after round; each later one is committed before its cells run."""
     grid = request.grid
     feasible = part(request.study.cells(grid))

@@ -7,14 +7,13 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from recombine.errors import Interrupted, InvalidRequest, RecombineError, StoreError
 from recombine.lab import engine
@@ -24,7 +23,7 @@ from recombine.lab.identity import canonical, node_id
 from recombine.lab.leases import Lease
 from recombine.lab.store import Store
 from recombine.learners._learner import Learner, Tensors
-from recombine.models.layers import path_name
+from recombine.trees import named, unnamed
 
 CHECKPOINT_SECONDS = 30.0
 CHECKPOINT_SHARE = 0.05  # of the wall clock
@@ -238,17 +237,6 @@ def _train(
             keep.save(population.t, named(population.host_state()), {})
         checkpoints.save_when_due(population)
         progress(shard.id, population.t, population.steps, "training")
-
-
-def named(state: Any) -> dict[str, np.ndarray]:
-    """A state as named tensors."""
-    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-    return {path_name(path): np.asarray(leaf) for path, leaf in leaves}
-
-
-def unnamed(tensors: Mapping[str, np.ndarray], like: Any) -> Any:
-    """The inverse of `named`, in the structure of `like`."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: tensors[path_name(path)], like)
 
 
 class _Saver:

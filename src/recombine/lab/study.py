@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from recombine.learners._learner import Learner
     from recombine.report.document import Section
 
-PRESETS = ("smoke", "quick", "standard", "paper")
-
 
 @dataclass(frozen=True)
 class Cell:

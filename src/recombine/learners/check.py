@@ -19,9 +19,9 @@ from recombine.families.check import TOLERANCE, check_spec, require, same
 from recombine.instruments.subject import ABILITIES
 from recombine.lab.checkpoints import AnswerLog
 from recombine.lab.engine import initial_state, over_members
-from recombine.lab.shards import named, unnamed
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
 from recombine.seeds import Seeds, key_at, stream
+from recombine.trees import named, unnamed
 
 STEPS = 3
 PRECISION = "float32"

@@ -16,15 +16,15 @@ from recombine.combinations import Subsets, pad_offsets, unrank_on_device
 from recombine.encodings._encoding import Encoding
 from recombine.encodings.linear import Identity
 from recombine.errors import InvalidRequest
-from recombine.families._family import Family, next_bucket, pad_to
+from recombine.families._family import Family
 from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
 from recombine.learners.optimiser import Trained, descend, start
-from recombine.models.layers import path_name
 from recombine.models.mlp import MLP
 from recombine.seeds import Seeds, host_seed, key_at, stream
 from recombine.supports import Support, SupportRule
+from recombine.trees import next_bucket, pad_to, path_name
 
 EVALUATION_BATCH = 128
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from recombine.families.hyperteacher import truncated_normal
+from recombine.trees import path_name, truncated_normal
 
 FULL = jnp.dtype("float32")
 
@@ -100,15 +100,6 @@ def wrap(model: eqx.Module, wrappers: dict[str, Wrapper]) -> eqx.Module:
     return jax.tree_util.tree_map_with_path(
         put, model, is_leaf=lambda node: isinstance(node, Linear)
     )
-
-
-def path_name(path: tuple) -> str:
-    """A pytree path as people write it: `hidden/0/weight`."""
-    parts = []
-    for entry in path:
-        part = getattr(entry, "name", getattr(entry, "key", getattr(entry, "idx", entry)))
-        parts.append(str(part))
-    return "/".join(parts)
 
 
 def count_parameters(model: eqx.Module) -> int:

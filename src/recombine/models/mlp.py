@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.errors import InvalidRequest
-from recombine.families._family import next_bucket
 from recombine.models.layers import FULL, Linear
+from recombine.trees import next_bucket
 
 WIDTH_BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 

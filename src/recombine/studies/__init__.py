@@ -1,5 +1,7 @@
 """What we ask: one file a question."""
 
+PRESETS = ("smoke", "quick", "standard", "paper")
+
 REGISTRY = {
     "data-scaling": "recombine.studies.data_scaling:DataScaling",
     "model-scaling": "recombine.studies.model_scaling:ModelScaling",

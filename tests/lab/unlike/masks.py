@@ -21,9 +21,10 @@ from recombine.learners.supervised import (
     draw_content,
     model_shapes,
 )
-from recombine.models.layers import Mask, named_layers, path_name, wrap
+from recombine.models.layers import Mask, named_layers, wrap
 from recombine.models.mlp import MLP, MLPModel
 from recombine.seeds import Seeds, key_at, stream
+from recombine.trees import path_name
 from unlike.exam import Examined
 
 

@@ -15,8 +15,9 @@ from jaxtyping import Array, Float, Int
 
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
 from recombine.learners.optimiser import Trained, descend, start
-from recombine.models.layers import Linear, path_name
+from recombine.models.layers import Linear
 from recombine.seeds import host_seed, key_at, stream
+from recombine.trees import path_name
 from unlike.exam import Examined
 
 START = 8  # the symbol before the first: eight symbols are numbered 0 to 7
