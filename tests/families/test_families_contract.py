@@ -53,7 +53,9 @@ def test_a_registered_family_keeps_the_contract(name):
     "family",
     [
         Hyperteacher(modules=12, active=2, weights="continuous"),
-        Hyperteacher(modules=5, active=3, weights="khot", inputs_=3, hidden=(7,), outputs=2),
+        Hyperteacher(
+            modules=5, active=3, weights="khot", input_units=3, hidden=(7,), output_units=2
+        ),
         Hyperteacher(modules=20, active=5, hidden=(8, 6)),
     ],
     ids=lambda family: f"{family.modules}-{family.active}-{family.weights}",

@@ -35,7 +35,7 @@ def plain_teacher(content, latent, x, active):
 @pytest.mark.parametrize("hidden", [(16,), (5,), (12, 9), (8, 8, 8)])
 @pytest.mark.parametrize("active", [1, 3])
 def test_targets_are_the_published_equations(hidden, active):
-    family = Hyperteacher(modules=6, active=active, inputs_=7, hidden=hidden, outputs=4)
+    family = Hyperteacher(modules=6, active=active, input_units=7, hidden=hidden, output_units=4)
     content = family.content(jax.random.key(0))
     z = family.latent(jax.random.key(1), jnp.arange(6) < active)
     x = family.inputs(jax.random.key(2), 20)
@@ -74,9 +74,9 @@ def test_module_weights_have_the_published_law():
 
 
 def test_the_shared_output_matrix_and_deeper_banks_use_their_own_fan_in():
-    content = Hyperteacher(modules=64, active=2, inputs_=4, hidden=(64, 16), outputs=512).content(
-        jax.random.key(0)
-    )
+    content = Hyperteacher(
+        modules=64, active=2, input_units=4, hidden=(64, 16), output_units=512
+    ).content(jax.random.key(0))
     for name, fan_in in (("theta0", 4), ("theta1", 64), ("omega", 16)):
         assert np.asarray(content[name]).var() == pytest.approx(math.sqrt(3) / fan_in, rel=0.05)
 
@@ -195,7 +195,7 @@ def test_a_size_beyond_the_last_bucket_keeps_itself():
         ({"active": 9, "modules": 8}, "active=9 of modules=8"),
         ({"weights": "discret"}, "did you mean 'discrete'"),
         ({"hidden": ()}, "sizes of at least 1"),
-        ({"outputs": 0}, "sizes of at least 1"),
+        ({"output_units": 0}, "sizes of at least 1"),
     ],
 )
 def test_an_impossible_teacher_is_refused_before_any_work(wrong, sentence):

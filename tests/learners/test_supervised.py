@@ -26,7 +26,7 @@ from recombine.supports import REGISTRY as RULES
 from recombine.supports import SupportRule
 
 TINY = Supervised(
-    family=Hyperteacher(modules=8, active=2, inputs_=4, hidden=(4,), outputs=3),
+    family=Hyperteacher(modules=8, active=2, input_units=4, hidden=(4,), output_units=3),
     model=MLP(width=24, depth=2),
     training_steps=60,
     tasks=32,

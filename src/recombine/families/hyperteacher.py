@@ -33,32 +33,32 @@ class Hyperteacher(Family):
 
     version: ClassVar[int] = 1
 
-    inputs_: int = 16
+    input_units: int = 16
     hidden: tuple[int, ...] = (16,)
-    outputs: int = 16
+    output_units: int = 16
     weights: Literal["discrete", "khot", "continuous"] = "discrete"
     scale: float = math.sqrt(3)
 
     def __post_init__(self):
         if self.weights not in WEIGHT_LAWS:
             raise unknown("weight law", self.weights, WEIGHT_LAWS)
-        if not self.hidden or min(self.inputs_, self.outputs, *self.hidden) < 1:
+        if not self.hidden or min(self.input_units, self.output_units, *self.hidden) < 1:
             raise InvalidRequest(
-                f"a teacher needs sizes of at least 1, got inputs={self.inputs_}, "
-                f"hidden={self.hidden}, outputs={self.outputs}"
+                f"a teacher needs sizes of at least 1, got input_units={self.input_units}, "
+                f"hidden={self.hidden}, output_units={self.output_units}"
             )
 
     @property
     def input_size(self) -> int:
-        return self.inputs_
+        return self.input_units
 
     @property
     def output_size(self) -> int:
-        return self.outputs
+        return self.output_units
 
     def content(self, key: PRNGKeyArray) -> Content:
         drawn: Content = {"shrink": jnp.float32(1 / math.sqrt(self.active))}
-        fan_in = self.inputs_
+        fan_in = self.input_units
         for layer, width in enumerate(self.hidden):
             weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
             shape = (self.modules, fan_in, width)
@@ -66,7 +66,9 @@ class Hyperteacher(Family):
             drawn[f"beta{layer}"] = jax.random.uniform(bias_key, (self.modules, width), maxval=0.5)
             fan_in = width
         omega_key = jax.random.fold_in(key, len(self.hidden))
-        drawn["omega"] = truncated_normal(omega_key, (fan_in, self.outputs), self.scale / fan_in)
+        drawn["omega"] = truncated_normal(
+            omega_key, (fan_in, self.output_units), self.scale / fan_in
+        )
         return drawn
 
     def latent(self, key: PRNGKeyArray, chosen: Bool[Array, "module"]) -> Float[Array, "module"]:
@@ -80,7 +82,7 @@ class Hyperteacher(Family):
         return jnp.where(chosen, values, 0.0).astype(jnp.float32)
 
     def inputs(self, key: PRNGKeyArray, samples: int) -> Float[Array, "sample input"]:
-        return jax.random.uniform(key, (samples, self.inputs_), minval=-1.0)
+        return jax.random.uniform(key, (samples, self.input_units), minval=-1.0)
 
     def targets(
         self, content: Content, latent: Float[Array, "module"], inputs: Float[Array, "sample input"]

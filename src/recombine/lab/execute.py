@@ -104,8 +104,7 @@ def make_materials(session: Session, learners: Sequence[Learner]) -> None:
     jobs = {
         name: lambda name=name, material=material: _make(session, name, material)
         for name, material in plan.materials(learners).items()
-        if not session.store.has("material", name)
-        and not _hopeless(session.store, "material", name)
+        if not session.store.has("material", name) and not hopeless(session.store, "material", name)
     }
     if jobs:
         session.carry_out("preparing data", jobs, dict.fromkeys(jobs, 1), workers=1)
@@ -147,7 +146,7 @@ def train(
         missing = {
             cell: learner
             for cell, learner in layer.items()
-            if not here(cell) and not _hopeless(store, "cell", cell) and has_needs(store, learner)
+            if not here(cell) and not hopeless(store, "cell", cell) and has_needs(store, learner)
         }
         if missing:
             _train_layer(session, f"{name}-{depth}", layer, missing)
@@ -186,7 +185,8 @@ def has_needs(store: Store, learner: Learner) -> bool:
     )
 
 
-def _hopeless(store: Store, kind: str, name: str) -> bool:
+def hopeless(store: Store, kind: str, name: str) -> bool:
+    """Whether a node failed for a reason that trying again cannot change."""
     failure = store.failure(kind, name)
     return failure is not None and not failure.get("retry", True)
 
@@ -273,7 +273,7 @@ def read(session: Session, cells: Sequence[Cell]) -> None:
         for instrument in cell.instruments:
             request = ReadingRequest(cell.id, instrument)
             name = node_id(request)
-            if store.has("reading", name) or _hopeless(store, "reading", name):
+            if store.has("reading", name) or hopeless(store, "reading", name):
                 continue
             subjects = [cell.learner, *instrument.cells(cell.learner).values()]
             if all(is_whole(store, node_id(s)) and has_needs(store, s) for s in subjects):

@@ -131,13 +131,20 @@ def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[t
     rows, missing, failed = [], 0, []
     for cell in cells:
         requests = {i.name: node_id(ReadingRequest(cell.id, i)) for i in cell.instruments}
-        if store.has("cell", cell.id) and all(
-            store.has("reading", name) for name in requests.values()
-        ):
+        # A reading that cannot apply is a gap in its row, not work still to be done.
+        taken = {name: node for name, node in requests.items() if store.has("reading", node)}
+        inapplicable = [
+            node for node in requests.values() if execute.hopeless(store, "reading", node)
+        ]
+        if store.has("cell", cell.id) and len(taken) + len(inapplicable) >= len(requests):
             readings = {
                 name: Reading.from_document(store.document("reading", node, "reading"))
-                for name, node in requests.items()
+                for name, node in taken.items()
             }
+            for node in inapplicable:
+                failure = store.failure("reading", node) or {}
+                failed.append((f"reading {node[:10]} ({execute.describe(cell.labels)})",
+                               failure.get("reason", "")))  # fmt: skip
             summary = store.document("cell", cell.id, "summary")
             device = store.manifest("cell", cell.id)["device"]
             rows.append(Row(cell.labels, cell.id, summary, readings, device))

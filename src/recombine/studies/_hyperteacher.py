@@ -80,9 +80,9 @@ def cell(
         family=Hyperteacher(
             modules=modules,
             active=active,
-            inputs_=training.teacher,
+            input_units=training.teacher,
             hidden=(training.teacher,),
-            outputs=training.teacher,
+            output_units=training.teacher,
         ),
         support=SupportRule(rule=rule, held_out=held_out),
         encoding=load(ENCODINGS[encoding])(),

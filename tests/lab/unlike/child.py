@@ -7,6 +7,7 @@ a fraction of a second. A job says what to do, and how it shall end.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -66,16 +67,15 @@ def count_calls(deadly: int | None, told: int) -> None:
 
     The fatal write gets half its bytes out first, as a real kill may.
     """
-    done = 0
+    numbers = itertools.count(1)  # two threads may write at once: each call has its own number
 
     def counted(name: str) -> Any:
         real = getattr(System, name)
 
         def call(*arguments: Any) -> Any:
-            nonlocal done
-            done += 1
-            os.pwrite(told, b"%08d" % done, 0)
-            if done == deadly:
+            number = next(numbers)
+            os.pwrite(told, b"%08d" % number, 0)
+            if number == deadly:
                 if name == "write":
                     real(arguments[0], arguments[1][: len(arguments[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
