@@ -123,10 +123,12 @@ def measure(
 ) -> Speed:
     plain = plain_speed(width, depth, precision, seconds)
     rate, compiling, memory = engine_speed(width, depth, members, precision, seconds)
+    # On a CPU one member runs on each core: say how many models the rate is the sum of.
+    together = members if device().accelerated else members * device().cores
     parameters = learner(width, depth, 0).size
     flops = 6 * parameters * 128 * 16 * rate
     return Speed(
-        f"mlp {depth}x{width}", members, precision, rate, plain, flops / 1e12, ceiling / 1e12,
+        f"mlp {depth}x{width}", together, precision, rate, plain, flops / 1e12, ceiling / 1e12,
         flops / ceiling, compiling, memory,
     )  # fmt: skip
 

@@ -112,7 +112,7 @@ def test_f01_a_command_killed_at_random_moments_ends_with_the_same_bytes(
         kills += end["code"] == -9
     (end,) = nursery.run(command(store))
     assert end["code"] == 0, end["output"]
-    assert kills >= 1  # the first is certain; how many more depends on the machine's speed
+    assert kills >= 2
     assert committed(store) == committed(calm)
     assert Store.open(store).verify() == []
 

@@ -41,7 +41,7 @@ class Boundary(Study):
     name = "boundary"
     question = "Does novelty predict error, and does scale help less where novelty is high?"
     source = "The debate itself; novelty of a combination as defined in docs/architecture.md"
-    cost = "quick: 0.5 min on two CPU cores; standard: about 4 min on one H200"
+    cost = "quick: 0.5 min on two CPU cores; standard: 15 min for all five on one H200"
     not_shown = (
         "Novelty in other families: pairs and triples of modules mean something else there.",
         "Widths beyond the largest: an interaction may change sign outside the range.",

@@ -43,7 +43,7 @@ class Coverage(Study):
     name = "coverage"
     question = "At equal numbers of trained combinations, does it matter which ones they are?"
     source = base.SOURCE
-    cost = "quick: 1.5 min on two CPU cores; standard: about 3 min on one H200"
+    cost = "quick: 1.5 min on two CPU cores; standard: 15 min for all five on one H200"
     not_shown = (
         "Whether connected support is sufficient: only what happens when it is broken.",
         "Supports other than those compared, and other held-out shares.",

@@ -47,7 +47,7 @@ class DataScaling(Study):
     name = "data-scaling"
     question = "Does the score on unseen combinations grow with what training covers?"
     source = base.SOURCE
-    cost = "quick: 1 min on two CPU cores; standard: about 6 min on one H200"
+    cost = "quick: 1 min on two CPU cores; standard: 15 min for all five on one H200"
     not_shown = (
         "Whether larger networks or longer training would mend the failures at high held-out "
         "shares: see model-scaling.",

@@ -51,7 +51,7 @@ class DecodabilityStudy(Study):
     name = "decodability"
     question = "Does what can be decoded from a network tell whether it will generalize?"
     source = base.SOURCE
-    cost = "quick: 1 min on two CPU cores; standard: about 5 min on one H200"
+    cost = "quick: 1 min on two CPU cores; standard: 15 min for all five on one H200"
     not_shown = (
         "That decodability causes generalization: erasure shows use, not cause of learning.",
         "Nonlinear decodability.",

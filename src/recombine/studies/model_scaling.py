@@ -43,7 +43,7 @@ class ModelScaling(Study):
     name = "model-scaling"
     question = "Do larger networks generalize better to unseen combinations, or only fit better?"
     source = base.SOURCE
-    cost = "quick: 1 min on two CPU cores; standard: about 5 min on one H200"
+    cost = "quick: 0.5 min on two CPU cores; standard: 15 min for all five on one H200"
     not_shown = (
         "Sizes beyond those of the grid, or other learning rates for each size.",
         "That gradient descent finds the compositional solution for a reason: only that it does "
