@@ -11,12 +11,12 @@ import time
 
 def child(width: int, members: int) -> None:
     """Compiles one population in this process and prints the seconds it took."""
-    from benchmarks.training import learner
+    from benchmarks.training import mlp
     from recombine.lab.device import device, enable_compilation_cache
     from recombine.lab.engine import Population
 
     enable_compilation_cache()
-    learners = [learner(width, 4, seed) for seed in range(members)]
+    learners = [mlp(width).member(seed) for seed in range(members)]
     population = Population(learners, [one.prepare({}) for one in learners], device().precision())
     begun = time.perf_counter()
     population.compile()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.training import learner
+from benchmarks.training import mlp
 from recombine.lab import cost
 from recombine.lab.device import device
 from recombine.lab.engine import Population
@@ -13,8 +13,8 @@ def run(widths: list[int] | None = None) -> list[dict[str, float]]:
     precision = here.precision()
     found = []
     for width in widths or ([128, 1024] if here.accelerated else [64, 256, 512]):
-        members = here.stack(learner(width, 4, 0).size)
-        learners = [learner(width, 4, seed) for seed in range(members)]
+        members = here.stack(mlp(width).learner.size)
+        learners = [mlp(width).member(seed) for seed in range(members)]
         prepared = [one.prepare({}) for one in learners]
         population = Population(learners, prepared, precision)
         analysis = population.compile().advance.memory_analysis()

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from recombine.families.preferences import Preferences
 from recombine.lab.device import device
 from recombine.lab.engine import Population, initial_state
 from recombine.learners.supervised import Supervised
 from recombine.models.mlp import MLP
+from recombine.models.transformer import Transformer
 from recombine.seeds import Seeds
 
 EVALUATE_EVERY = 1_000
@@ -56,15 +59,40 @@ def matmul_ceiling(precision: str, size: int | None = None) -> float:
     return best
 
 
-def learner(width: int, depth: int, seed: int) -> Supervised:
-    return Supervised(
-        model=MLP(width, depth), seeds=Seeds.all(seed), evaluation_every=EVALUATE_EVERY,
-        training_steps=10_000_000,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Case:
+    """What is measured: a learner of which only the seeds vary."""
+
+    name: str
+    learner: Supervised
+
+    def member(self, seed: int) -> Supervised:
+        return replace(self.learner, seeds=Seeds.all(seed))
+
+
+def mlp(width: int, depth: int = 4) -> Case:
+    """A network on hyperteachers, as published: 128 tasks of 16 samples a step."""
+    return Case(f"mlp {depth}x{width}", _long(model=MLP(width, depth)))
+
+
+def preferences(width: int = 256) -> Case:
+    """A network on grid worlds: 128 episodes a step, with their value iteration."""
+    family = Preferences(modules=16, active=3, features=16)
+    model = MLP(width, 2)
+    return Case(f"preferences 2x{width}", _long(family=family, model=model, samples=8))
+
+
+def transformer(width: int = 256, depth: int = 4) -> Case:
+    """The published transformer on hyperteachers."""
+    return Case(f"transformer {depth}x{width}", _long(model=Transformer(depth, width)))
+
+
+def _long(**fields: Any) -> Supervised:
+    return Supervised(evaluation_every=EVALUATE_EVERY, training_steps=10_000_000, **fields)
 
 
 def engine_speed(
-    width: int, depth: int, members: int, precision: str, seconds: float
+    case: Case, members: int, precision: str, seconds: float
 ) -> tuple[float, float, int]:
     """(model-steps a second with evaluations, compile seconds, device bytes in use at the peak).
 
@@ -73,7 +101,7 @@ def engine_speed(
     stacks = 1 if device().accelerated else device().cores
     populations = []
     for stack in range(stacks):
-        learners = [learner(width, depth, stack * members + seed) for seed in range(members)]
+        learners = [case.member(stack * members + seed) for seed in range(members)]
         populations.append(Population(learners, [one.prepare({}) for one in learners], precision))
     begun = time.perf_counter()
     for population in populations:
@@ -98,19 +126,19 @@ def engine_speed(
     return rate, compile_seconds, int(stats.get("peak_bytes_in_use", 0))
 
 
-def plain_speed(width: int, depth: int, precision: str, seconds: float) -> float:
+def plain_speed(case: Case, precision: str, seconds: float) -> float:
     """Steps a second of the usual loop: one jitted step of one model, dispatched from Python."""
-    one = learner(width, depth, 0)
+    one = case.member(0)
     arrays = jax.tree.map(jnp.asarray, one.prepare({}).merged())
     state = jax.tree.map(jnp.asarray, initial_state(one, one.prepare({}), precision))
     step = jax.jit(functools.partial(one.program(precision).step), donate_argnums=1)
     evaluate = jax.jit(one.program(precision).evaluate)
-    state, metrics = step(arrays, state, 0)
+    state, metrics = step(arrays, state, jnp.int32(0))
     jax.block_until_ready(evaluate(arrays, state))
     done, begun = 0, time.perf_counter()
     while time.perf_counter() - begun < seconds:
         for _ in range(10):
-            state, metrics = step(arrays, state, done)
+            state, metrics = step(arrays, state, jnp.int32(done))
             done += 1
             if done % EVALUATE_EVERY == 0:
                 jax.block_until_ready(evaluate(arrays, state))
@@ -118,26 +146,26 @@ def plain_speed(width: int, depth: int, precision: str, seconds: float) -> float
     return done / (time.perf_counter() - begun)
 
 
-def measure(
-    width: int, depth: int, members: int, precision: str, ceiling: float, seconds: float
-) -> Speed:
-    plain = plain_speed(width, depth, precision, seconds)
-    rate, compiling, memory = engine_speed(width, depth, members, precision, seconds)
+def measure(case: Case, precision: str, ceiling: float, seconds: float) -> Speed:
+    members = device().stack(case.learner.size)
+    plain = plain_speed(case, precision, seconds)
+    rate, compiling, memory = engine_speed(case, members, precision, seconds)
     # On a CPU one member runs on each core: say how many models the rate is the sum of.
     together = members if device().accelerated else members * device().cores
-    parameters = learner(width, depth, 0).size
-    flops = 6 * parameters * 128 * 16 * rate
+    # Products with the weights only: three passes of two operations for each row.
+    tokens = case.learner.samples + (1 if case.learner.model.looks_back else 0)
+    flops = 6 * case.learner.size * case.learner.tasks * tokens * rate
     return Speed(
-        f"mlp {depth}x{width}", together, precision, rate, plain, flops / 1e12, ceiling / 1e12,
+        case.name, together, precision, rate, plain, flops / 1e12, ceiling / 1e12,
         flops / ceiling, compiling, memory,
     )  # fmt: skip
 
 
 def table(lines: list[Speed]) -> str:
-    head = (f"{'model':<12}{'members':>8}{'engine/s':>12}{'plain/s':>10}{'TFLOP/s':>10}"
+    head = (f"{'model':<20}{'members':>8}{'engine/s':>12}{'plain/s':>10}{'TFLOP/s':>10}"
             f"{'of ceiling':>12}{'compile s':>11}")  # fmt: skip
     rows = [
-        f"{s.model:<12}{s.members:>8}{s.engine_steps_per_second:>12,.0f}"
+        f"{s.model:<20}{s.members:>8}{s.engine_steps_per_second:>12,.0f}"
         f"{s.plain_steps_per_second:>10,.0f}{s.tflops:>10.3f}{s.utilisation:>12.0%}"
         f"{s.compile_seconds:>11.1f}"
         for s in lines
@@ -146,15 +174,18 @@ def table(lines: list[Speed]) -> str:
 
 
 def run(widths: list[int] | None = None, seconds: float | None = None) -> dict:
-    """Measures every width; a device with an accelerator gets populations."""
+    """Measures every width (and without any given, grid worlds and a transformer too)."""
     here = device()
     precision = here.precision()
     ceiling = matmul_ceiling(precision)
+    default = [128, 256, 512, 1024] if here.accelerated else [32, 64, 128, 256, 512]
+    cases = [mlp(width) for width in widths or default]
+    if not widths:
+        cases += [preferences(), transformer()] if here.accelerated else [preferences(64)]
     lines = []
-    for width in widths or ([128, 256, 512, 1024] if here.accelerated else [32, 64, 128, 256, 512]):
-        members = here.stack(learner(width, 4, 0).size)
+    for case in cases:
         spent = seconds or (8.0 if here.accelerated else 4.0)
-        lines.append(measure(width, 4, members, precision, ceiling, spent))
+        lines.append(measure(case, precision, ceiling, spent))
         print(table(lines[-1:]).splitlines()[-1], flush=True)
     print(table(lines))
     print(f"matmul ceiling ({precision}): {ceiling / 1e12:.3f} TFLOP/s on {here.kind}")

@@ -165,6 +165,48 @@ def test_slots_list_one_value_per_factor_in_order(levels) -> None:
     assert set(space.sizes(ranks)) == {space.active}
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        Subsets(5, 1),
+        Subsets(9, 4),
+        Subsets(12, 12),
+        Slots((3,)),
+        Slots((4, 5, 5, 5)),
+        Slots((1, 7, 1, 2)),
+        Slots((2,) * 9),
+    ],
+)
+@pytest.mark.usefixtures("strict_types")
+def test_every_space_lists_its_combinations_on_the_device_as_on_the_host(space) -> None:
+    jax = pytest.importorskip("jax")
+    ranks = np.append(np.arange(space.size, dtype=np.uint32), np.uint32(NO_RANK))
+    wanted = np.pad(space.indicator(ranks[:-1]), ((0, 1), (0, 0)))
+    offsets = space.device_offsets(space.active)
+    assert offsets.dtype == np.uint32
+    rows = jax.jit(space.indicator_on_device)(ranks, offsets)
+    assert rows.dtype == bool and np.array_equal(rows, wanted)
+    one_by_one = jax.vmap(space.indicator_on_device, in_axes=(0, None))
+    assert np.array_equal(jax.jit(one_by_one)(ranks[:, None], offsets)[:, 0], wanted)
+
+
+def test_a_padded_program_lists_the_subsets_of_a_smaller_space() -> None:
+    jax = pytest.importorskip("jax")
+    space, padded = Subsets(9, 3), Subsets(16, 4)
+    ranks = np.arange(space.size, dtype=np.uint32)
+    rows = jax.jit(padded.indicator_on_device)(ranks, space.device_offsets(padded.active))
+    assert np.array_equal(rows[:, :9], space.indicator(ranks)) and not np.any(rows[:, 9:])
+
+
+@pytest.mark.parametrize("levels", [(65535, 65537), (2,) * 31, (2**15, 1, 2**16)])
+def test_ranks_of_the_largest_slots_do_not_overflow_on_the_device(levels) -> None:
+    jax = pytest.importorskip("jax")
+    space = Slots(levels)
+    ranks = np.asarray([0, 1, space.size // 3, space.size - 2, space.size - 1], np.uint32)
+    rows = jax.jit(space.indicator_on_device)(ranks, space.device_offsets(space.active))
+    assert np.array_equal(rows, space.indicator(ranks))
+
+
 @given(
     st.one_of(
         sizes.map(lambda s: Subsets(*s)), st.builds(Slots, st.tuples(*[st.integers(1, 6)] * 3))

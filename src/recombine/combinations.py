@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt32
 from numpy.typing import ArrayLike, DTypeLike
 
+from recombine._device_ranks import NO_RANK as NO_RANK
+from recombine._device_ranks import binomials, pad_offsets, unrank_on_device
+from recombine._device_ranks import rank_on_device as rank_on_device
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from jaxtyping import Array
-
-NO_RANK = 2**32 - 1
-"""The rank of nothing: no space is large enough to use it, so it marks padding."""
 
 BLOCK = 1 << 18
 """Rows handled at a time, so that a pass over millions of combinations stays small in memory."""
@@ -73,6 +73,23 @@ class Space(abc.ABC):
         rows = np.zeros((len(members), self.modules + 1), bool)
         rows[np.arange(len(members))[:, None], members] = True  # -1 lands in the spare last column
         return rows[:, :-1]
+
+    @abc.abstractmethod
+    def device_offsets(self, active_pad: int) -> UInt32[np.ndarray, " offsets"]:
+        """What `indicator_on_device` needs to know of this space, as data.
+
+        Spaces that share one compiled program may differ in it; `active_pad` is the program's own
+        `active`.
+        """
+
+    @abc.abstractmethod
+    def indicator_on_device(
+        self, ranks: UInt32[Array, " n"], offsets: UInt32[Array, " offsets"]
+    ) -> Bool[Array, "n modules"]:
+        """`indicator` inside jit or vmap; `NO_RANK` gives an empty row.
+
+        `offsets` are the `device_offsets` of this space, or of a smaller one padded to this one.
+        """
 
     def describe(self, rank: int) -> tuple[int, ...]:
         """The modules of one combination."""
@@ -143,7 +160,7 @@ class Subsets(Space):
     def unrank(self, ranks: ArrayLike) -> Int[np.ndarray, "n active"]:
         ranks = _check_ranks(ranks, self.size)
         members = np.full((len(ranks), self.active), -1, _index_type(self.modules))
-        table = _binomials(self.modules, self.active)
+        table = binomials(self.modules, self.active)
         offsets = self.offsets.astype(np.int64)
         for block in blocks(len(ranks)):
             sizes = np.searchsorted(self.offsets, ranks[block], side="right")
@@ -162,7 +179,7 @@ class Subsets(Space):
             raise InvalidRequest(
                 f"members of shape {rows.shape}: expected one row a combination: [[0, 3], [2, -1]]"
             )
-        table = _binomials(self.modules, self.active)
+        table = binomials(self.modules, self.active)
         offsets = self.offsets.astype(np.int64)
         ranks = np.empty(len(rows), np.uint32)
         for block in blocks(len(rows)):
@@ -189,6 +206,14 @@ class Subsets(Space):
             rows[row, 0] = order[rng.integers(start)]
             rows[row, 1 : 1 + len(fresh)] = fresh
         return self.rank(rows)
+
+    def device_offsets(self, active_pad: int) -> UInt32[np.ndarray, " offsets"]:
+        return pad_offsets(self.offsets, active_pad)
+
+    def indicator_on_device(
+        self, ranks: UInt32[Array, " n"], offsets: UInt32[Array, " offsets"]
+    ) -> Bool[Array, "n modules"]:
+        return unrank_on_device(ranks, offsets, self.modules, self.active)
 
 
 @dataclass(frozen=True)
@@ -281,6 +306,21 @@ class Slots(Space):
             used[list(fresh)] += 1
         return self.rank(np.asarray(rows) + self.starts)
 
+    def device_offsets(self, active_pad: int) -> UInt32[np.ndarray, " offsets"]:
+        return np.zeros(1, np.uint32)  # the levels are part of the program
+
+    def indicator_on_device(
+        self, ranks: UInt32[Array, " n"], offsets: UInt32[Array, " offsets"]
+    ) -> Bool[Array, "n modules"]:
+        import jax.numpy as jnp
+
+        levels = np.asarray(self.levels, np.uint32)
+        strides = [math.prod(self.levels[factor + 1 :]) for factor in range(self.active)]
+        values = ranks[:, None] // np.asarray(strides, np.uint32) % levels
+        own = (np.arange(self.modules) - self.starts[self.factors]).astype(np.uint32)
+        inside = ranks < jnp.uint32(self.size)
+        return (values[:, self.factors] == own) & inside[:, None]
+
 
 @functools.lru_cache(maxsize=4096)
 def subset_count(modules: int, active: int) -> int:
@@ -295,70 +335,6 @@ def subset_count(modules: int, active: int) -> int:
 def blocks(rows: int, block: int = BLOCK) -> Iterator[slice]:
     """Slices that cover `rows` rows, `block` at a time."""
     return (slice(start, min(start + block, rows)) for start in range(0, rows, block))
-
-
-def pad_offsets(offsets: UInt32[np.ndarray, " n"], active_pad: int) -> UInt32[np.ndarray, " m"]:
-    """The offsets of a space as the device functions want them, for a larger `active_pad`."""
-    padding = active_pad + 1 - len(offsets)
-    if padding < 0:
-        raise InvalidRequest(f"active_pad={active_pad} is below active={len(offsets) - 1}")
-    return np.pad(offsets, (0, padding), constant_values=NO_RANK)
-
-
-def unrank_on_device(
-    ranks: UInt32[Array, " n"],
-    offsets: UInt32[Array, " active_pad+1"],
-    modules_pad: int,
-    active_pad: int,
-) -> Bool[Array, "n modules_pad"]:
-    """Indicator rows of `Subsets` ranks, inside jit or vmap.
-
-    `offsets` (see `pad_offsets`) is data, so spaces of several sizes share one program; modules
-    past the space's own stay False, and `NO_RANK` gives an empty row.
-    """
-    import jax.numpy as jnp
-
-    table = _binomials(modules_pad, active_pad)[:, :-1].astype(np.uint32)
-    sizes = jnp.sum(offsets <= ranks[:, None], axis=1, dtype=jnp.int32)
-    sizes = jnp.where(sizes > active_pad, 0, sizes)
-    rest = ranks - offsets[jnp.maximum(sizes - 1, 0)]
-    rows = jnp.zeros((ranks.shape[0], modules_pad), bool)
-    for place in range(active_pad, 0, -1):
-        # Binomials grow along the row, so the modules that fit are a prefix: its end is chosen.
-        row = jnp.asarray(table[place])
-        fits = (row <= rest[:, None]) & (sizes >= place)[:, None]
-        chosen = fits & ~jnp.pad(fits[:, 1:], ((0, 0), (0, 1)))
-        rest = rest - jnp.sum(jnp.where(chosen, row, jnp.uint32(0)), axis=1, dtype=jnp.uint32)
-        rows = rows | chosen
-    return rows
-
-
-def rank_on_device(
-    indicator: Bool[Array, "n modules_pad"], offsets: UInt32[Array, " active_pad+1"]
-) -> UInt32[Array, " n"]:
-    """The inverse of `unrank_on_device`; `NO_RANK` for rows with no or over active_pad members."""
-    import jax.numpy as jnp
-
-    active_pad = offsets.shape[0] - 1
-    table = _binomials(indicator.shape[1], active_pad)[:, :-1].astype(np.uint32)
-    sizes = jnp.sum(indicator, axis=1, dtype=jnp.int32)
-    places = jnp.cumsum(indicator, axis=1, dtype=jnp.int32)
-    total = offsets[jnp.clip(sizes - 1, 0, active_pad - 1)]
-    for place in range(1, active_pad + 1):
-        chosen = indicator & (places == place)
-        row = jnp.asarray(table[place])
-        total = total + jnp.sum(jnp.where(chosen, row, jnp.uint32(0)), axis=1, dtype=jnp.uint32)
-    return jnp.where((sizes < 1) | (sizes > active_pad), jnp.uint32(NO_RANK), total)
-
-
-@functools.lru_cache(maxsize=64)
-def _binomials(modules: int, active: int) -> Int[np.ndarray, "active+1 modules+1"]:
-    """C(m, j) at [j, m], saturated at NO_RANK; the last column is 0, for the padding index -1."""
-    table = np.zeros((active + 1, modules + 1), np.int64)
-    table[0, :-1] = 1
-    for j in range(1, active + 1):
-        table[j, 1:-1] = np.minimum(np.cumsum(table[j - 1, : modules - 1]), NO_RANK)
-    return _frozen(table)
 
 
 def _check_ranks(ranks: ArrayLike, size: int) -> np.ndarray:

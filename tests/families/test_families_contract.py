@@ -11,14 +11,14 @@ import pytest
 
 from recombine._lazy import load
 from recombine.errors import RecombineError
-from recombine.families import REGISTRY, Family, Hyperteacher, check_family
+from recombine.families import REGISTRY, Family, Hyperteacher, Regression, check_family
 
 pytestmark = pytest.mark.usefixtures("strict_types")
 
 
 # A user's own family, complete: fewer than 30 lines.
 @dataclass(frozen=True)
-class Rescaling(Family):
+class Rescaling(Regression):
     """Each module is a vector; a task multiplies its input by the sum of its modules' vectors."""
 
     size: int = 4
@@ -57,6 +57,7 @@ def test_a_registered_family_keeps_the_contract(name):
             modules=5, active=3, weights="khot", input_units=3, hidden=(7,), output_units=2
         ),
         Hyperteacher(modules=20, active=5, hidden=(8, 6)),
+        Hyperteacher(modules=9, active=3, levels=(2, 3, 4)),
     ],
     ids=lambda family: f"{family.modules}-{family.active}-{family.weights}",
 )
@@ -114,8 +115,8 @@ class Flat(Rescaling):
 
 @dataclass(frozen=True)
 class Whole(Rescaling):
-    def inputs(self, key, samples):
-        return jax.random.randint(key, (samples, self.size), 0, 5)
+    def observe(self, content, inputs):
+        return inputs.astype(jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Listed(Rescaling):
         (Branches(6, 2), "inside jax.jit and jax.vmap"),
         (Restless(6, 2), "same for the same key"),
         (Flat(6, 2), "does not vary over the inputs"),
-        (Whole(6, 2), r"inputs must have shape \(16, 4\) and dtype float32"),
+        (Whole(6, 2), r"observations must have shape \(8, 16, 4\) and dtype float32"),
         (Listed(6, 2), "must be hashable"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Family) else "",

@@ -162,7 +162,7 @@ def test_predicted_memory_is_within_a_third_of_what_the_compiler_reserves(width,
     learner = Supervised(model=MLP(width, depth))
     predicted = predict_memory(learner, members, "float32", platform="cpu")
     program, arrays = learner.program(), shapes_of(learner, members)
-    one = jax.eval_shape(program.init, {}, jax.random.key(0))
+    one = jax.eval_shape(program.init, learner.prepare({}).merged(), jax.random.key(0))
     state = jax.tree.map(lambda leaf: shape(members, *leaf.shape, dtype=leaf.dtype), one)
     advance = jax.jit(
         engine.advance_function(program, 1, members), donate_argnums=1, keep_unused=True

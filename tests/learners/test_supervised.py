@@ -137,7 +137,7 @@ def test_a_tiny_run_learns_and_generalizes_better_than_it_began():
     loss = np.concatenate(trained.curves.points["loss"])[:, 0]
     assert loss.shape == (40,)
     assert loss[-5:].mean() < 0.3 * loss[0]
-    before, after = (point[0] for point in trained.curves.evaluations["unseen_r2"])
+    before, after = (point[0] for point in trained.curves.evaluations["unseen"])
     assert after > before + 0.5
 
 

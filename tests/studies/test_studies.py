@@ -69,10 +69,10 @@ def made(name: str, number, grid=None, **replaced) -> Results:
     rows = []
     for cell in part(study.cells(grid)).cells:
         seen, unseen = number(cell.labels)
-        values = {"seen_r2": seen, "unseen_r2": unseen, "gap": seen - unseen}
+        values = {"seen": seen, "unseen": unseen, "gap": seen - unseen}
         reading = Reading(values, {"untrained": {}, "shuffled": {}, "planted": {}})
         steps = [0, 500, 2000]
-        curves = {"seen_r2": [-1.0, 0.8 * seen, seen], "unseen_r2": [-1.0, 0.8 * unseen, unseen]}
+        curves = {"seen": [-1.0, 0.8 * seen, seen], "unseen": [-1.0, 0.8 * unseen, unseen]}
         summary = {"diverged_at": None, "evaluation_steps": steps, "evaluations": curves}
         rows.append(Row(cell.labels, cell.id, summary, {"generalization": reading}))
     return Results(rows)

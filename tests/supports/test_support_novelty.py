@@ -39,6 +39,9 @@ def brute_force(support: Support, rank: int) -> tuple[int, int, int, int, int, i
     lost = rarest == 0 or None in paths
     distance = -1 if lost else max((p for p in paths if p is not None), default=0)
     nearest = min(len(s ^ set(combo)) for s in seen)
+    if isinstance(space, Slots):
+        values = space.values([rank])[0]
+        nearest = min(int(np.sum(values != other)) for other in space.values(support.seen))
     level = 4 if rarest == 0 else 3 if lost else 2 if unseen(2) else 1 if unseen(3) else 0
     return unseen(2), unseen(3), rarest, distance, nearest, level
 
@@ -49,7 +52,7 @@ def test_novelty_agrees_with_brute_force(data) -> None:
     modules = data.draw(st.integers(1, 7))
     space = data.draw(
         st.sampled_from([Subsets(modules, k) for k in range(1, modules + 1)])
-        | st.sampled_from([Slots((2, 3)), Slots((2, 2, 3)), Slots((1, 2, 2, 2))])
+        | st.lists(st.integers(1, 4), min_size=1, max_size=4).map(lambda n: Slots(tuple(n)))
     )
     ranks = data.draw(st.sets(st.integers(0, space.size - 1), min_size=1, max_size=12))
     support = Support(space, np.asarray(sorted(ranks), np.uint32))
@@ -109,7 +112,27 @@ def test_asking_for_a_few_at_a_time_gives_the_same_as_asking_for_all() -> None:
 
 def test_too_many_modules_for_a_table_of_triples_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="table of all triples"):
-        novelty(Support(Subsets(2000, 2), np.asarray([0], np.uint32)), [1])
+        novelty(Support(Subsets(2000, 3), np.asarray([0], np.uint32)), [1])
+
+
+def test_pairs_of_many_modules_need_no_table_of_triples() -> None:
+    space = Subsets(1500, 2)
+    support = Support(space, space.rank([[0, 1], [1, 2]]))
+    found = novelty(support, space.rank([[0, 2], [2, 1499]]))
+    assert found.unseen_triples.tolist() == [0, 0] and found.distance.tolist() == [2, -1]
+
+
+def test_the_triples_of_hundreds_of_modules_are_those_of_brute_force() -> None:
+    space = Slots((90, 100, 110))
+    support = SupportRule("fixed-size", count=30_000).build(space, 0)
+    seen = set(map(tuple, space.values(support.seen)))
+    chosen = support.held_out[::4001]
+    found = novelty(support, chosen, limit=0)
+    assert found.unseen_triples.tolist() == [1] * len(chosen)
+    assert novelty(support, support.seen[::301], limit=0).unseen_triples.max() == 0
+    left, middle, right = ({(v[i], v[j]) for v in seen} for i, j in ((0, 1), (0, 2), (1, 2)))
+    for (a, b, c), pairs in zip(space.values(chosen), found.unseen_pairs, strict=True):
+        assert pairs == ((a, b) not in left) + ((a, c) not in middle) + ((b, c) not in right)
 
 
 def test_the_examples_in_the_documentation_hold() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import hashlib
 import itertools
 import json
 
@@ -158,6 +159,25 @@ def test_minimal_adds_what_uses_module_0_before_anything_else() -> None:
     assert not without or through_zero <= added | {(0, core)}
 
 
+@pytest.mark.parametrize("held_out", [0.03, 0.25, 0.6, 0.9, 0.95])
+def test_withheld_pairs_hold_out_what_has_them_and_nothing_else(held_out: float) -> None:
+    support = build("held-out-pairs", held_out)
+    withheld = [set(pair) for pair in support.unseen_pairs.tolist()]
+    seen = members(support)
+    for combo in map(SPACE.describe, range(696)):
+        assert (combo in seen) != any(pair <= set(combo) for pair in withheld)
+    assert support.connected
+    # One pair is in 15 combinations: the number of pairs decides to within half of that.
+    assert abs(len(support.held_out) - int(696 * held_out)) <= 7
+
+
+def test_few_changed_sees_the_smaller_combinations() -> None:
+    support = build("few-changed", 0.8)
+    assert members(support) == {s for s in map(SPACE.describe, range(696)) if len(s) <= 2}
+    sizes = [len(build("few-changed", f, Subsets(9, 5)).seen) for f in (0.9, 0.7, 0.4, 0.25, 0.01)]
+    assert sizes == [45, 129, 255, 255, 255]
+
+
 def test_ring_and_halves_see_every_single_module_and_their_pairs() -> None:
     ring = {tuple(sorted((i, (i + gap) % 16))) for i in range(16) for gap in (1, 2)}
     halves = {p for h in (range(8), range(8, 16)) for p in itertools.combinations(h, 2)}
@@ -244,6 +264,32 @@ def test_seeds_differ_exactly_where_the_rule_is_random(rule: str) -> None:
     assert np.array_equal(first.seen, second.seen) != load(REGISTRY[rule]).random
 
 
+# SHA-256 of the seen ranks: 16 modules, a quarter held out, seed 1; 12 modules, 0.9, seed 2.
+DRAWS = {
+    "random": ("fa37324695684b2f", "d90948b6e9f0b1fe"),
+    "fixed-size": ("b74584e21ae0ef13", "8579f7aeea594322"),
+    "balanced": ("77fb06580af4f091", "24e86db7b3136267"),
+    "popular": ("1346a47a62002e67", "6c2b1b6111d0d2be"),
+    "unpopular": ("fcd72d407f0fe564", "22e4acf0c09e8a28"),
+    "minimal": ("75546e6d5b7c03f9", "22e4acf0c09e8a28"),
+    "disconnected": ("02cafd3fddf017ee", "0dee9c7eb4f3149c"),
+    "half-disconnected": ("48ce5503dff4fdfb", "6ddc8805ca104afe"),
+    "ring-connected": ("c075b88d277690c1", "7daafe22f832d0d7"),
+    "non-compositional": ("662779f134f38050", "8332efea5cd25e58"),
+}
+
+
+@pytest.mark.parametrize("rule", DRAWS)
+def test_a_version_of_a_rule_draws_the_same_for_ever(rule: str) -> None:
+    count = 60 if rule == "fixed-size" else None
+    drawn = (
+        build(rule, 0.25, seed=1, count=count),
+        build(rule, 0.9, Subsets(12, 3), seed=2, count=count),
+    )
+    sums = tuple(hashlib.sha256(support.seen.tobytes()).hexdigest()[:16] for support in drawn)
+    assert sums == DRAWS[rule]
+
+
 @given(st.integers(2, 9), st.data())
 @settings(max_examples=100, deadline=None)
 def test_what_a_support_says_of_itself_agrees_with_its_task_matrix(modules, data) -> None:
@@ -260,7 +306,13 @@ def test_what_a_support_says_of_itself_agrees_with_its_task_matrix(modules, data
     same = support.components[:, None] == support.components[None, :]
     reach = np.linalg.matrix_power((rows.T @ rows + np.eye(modules, dtype=int)) > 0, modules)
     assert np.array_equal(same, reach > 0)
-    assert json.loads(json.dumps(support.summary()))["usage"] == support.usage.tolist()
+    seen = [set(space.describe(rank)) for rank in support.seen]
+    for parts, share in ((2, support.pair_coverage), (3, support.triple_coverage)):
+        possible = list(itertools.combinations(range(modules), parts))
+        shown = sum(any(set(part) <= combo for combo in seen) for part in possible)
+        assert share == (None if space.active < parts else pytest.approx(shown / len(possible)))
+    summary = json.loads(json.dumps(support.summary()))
+    assert summary["usage"] == support.usage.tolist() and "levels" not in summary
 
 
 def test_a_ring_of_pairs_alone_cannot_tell_its_modules_apart() -> None:
@@ -291,8 +343,10 @@ def test_a_ring_of_pairs_alone_cannot_tell_its_modules_apart() -> None:
         (SupportRule("random"), Subsets(2, 2), "use held-out 0.334 or more"),
         (SupportRule("half-disconnected"), Subsets(7, 2), "odd; use 8"),
         (SupportRule("ring-connected"), Subsets(5, 2), "modules=6 or more"),
-        (SupportRule("balanced"), Slots((3, 3)), "for slots use 'random'"),
-        (SupportRule("random"), Slots((5,)), "cannot connect 5 modules"),
+        (SupportRule("held-out-pairs", 0.01), SPACE, "single pair .* 15: use held-out 0.022"),
+        (SupportRule("held-out-pairs", 0.96), SPACE, "make 31: use held-out 0.956 or less"),
+        (SupportRule("held-out-pairs"), Subsets(2, 2), "use more modules"),
+        (SupportRule("few-changed"), Subsets(5, 2), "use active=3 or more"),
         (SupportRule("random", count=5), SPACE, "takes no count"),
         (SupportRule("random", law="linear"), SPACE, "takes no law"),
         (SupportRule("fixed-size"), SPACE, "give count="),

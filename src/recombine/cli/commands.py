@@ -106,10 +106,12 @@ def show(chosen: Namespace) -> None:
 
 
 def coverage(chosen: Namespace) -> None:
-    from recombine.combinations import Subsets
+    from recombine.combinations import Slots, Subsets
     from recombine.supports import SupportRule, novelty
 
-    space = Subsets(chosen.modules, chosen.active)
+    space = (
+        Slots(_numbers(chosen.levels)) if chosen.levels else Subsets(chosen.modules, chosen.active)
+    )
     rule = SupportRule(
         rule=chosen.rule, held_out=chosen.held_out, count=chosen.count, law=chosen.law
     )
@@ -122,10 +124,24 @@ def coverage(chosen: Namespace) -> None:
     for name, value in found.items():
         if name == "usage":
             print(f"usage per module: {' '.join(str(n) for n in value)}")
+        elif name == "usage_by_factor":
+            for factor, counts in enumerate(value):
+                print(f"usage of factor {factor}: {' '.join(str(n) for n in counts)}")
+        elif isinstance(value, float):
+            print(f"{name.replace('_', ' ')}: {value:.4g}")
         elif isinstance(value, dict):
             print(f"{name.replace('_', ' ')}: " + ", ".join(f"{k}: {n}" for k, n in value.items()))
         else:
             print(f"{name.replace('_', ' ')}: {value}")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise InvalidRequest(
+            f"--levels {text}: expected the number of values of each factor, such as 4,5,5,5"
+        ) from None
 
 
 def doctor(chosen: Namespace) -> None:

@@ -104,6 +104,11 @@ def build() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument("--modules", type=int, default=16)
     made.add_argument("--active", type=int, default=3, help="at most so many modules at a time")
+    made.add_argument(
+        "--levels",
+        default="",
+        help="one value per factor instead: how many each has, such as 4,5,5,5",
+    )
     made.add_argument("--held-out", type=float, default=0.25, help="share of the combinations")
     made.add_argument("--rule", default="random")
     made.add_argument("--count", type=int, default=None, help="trained combinations (fixed-size)")

@@ -73,7 +73,7 @@ def _listen(stop: Stop) -> None:
 
 def scores(outcome: Outcome) -> tuple[list[str], list[list[Any]]]:
     """Seen, unseen and gap, or else the last evaluations, by what varies in the grid."""
-    from recombine.studies._hyperteacher import score_table
+    from recombine.studies._base import score_table
 
     rows = outcome.results
     labels = [name for name in (rows[0].labels if len(rows) else ())

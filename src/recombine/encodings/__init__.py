@@ -9,6 +9,7 @@ REGISTRY = {
     "invertible-network": "recombine.encodings.nonlinear:InvertibleNetwork",
     "interval-shuffle": "recombine.encodings.nonlinear:IntervalShuffle",
     "few-shot": "recombine.encodings.nonlinear:FewShot",
+    "sentence": "recombine.encodings.sentence:Sentence",
 }
 
 __getattr__, __all__ = lazy(
@@ -21,5 +22,6 @@ __getattr__, __all__ = lazy(
         "InvertibleNetwork": "recombine.encodings.nonlinear",
         "IntervalShuffle": "recombine.encodings.nonlinear",
         "FewShot": "recombine.encodings.nonlinear",
+        "Sentence": "recombine.encodings.sentence",
     },
 )

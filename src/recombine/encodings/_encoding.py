@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.families._family import Content, Family
 
-Examples = Callable[[int], tuple[Float[Array, "shot input"], Float[Array, "shot output"]]]
+Examples = Callable[[int], tuple[Float[Array, "shot seen"], Float[Array, "shot answered"]]]
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,4 @@ class Encoding(abc.ABC):
     def encode(
         self, content: Content, latent: Float[Array, "module"], examples: Examples
     ) -> Float[Array, "code"]:
-        """The code of one task; `examples(n)` draws n fresh inputs and targets of it."""
+        """The code of one task; `examples(n)` draws n demonstrations of it."""

@@ -94,12 +94,15 @@ class IntervalShuffle(Encoding):
 
 @dataclass(frozen=True)
 class FewShot(Encoding):
-    """`shots` fresh examples of the task itself: all inputs, then all targets."""
+    """`shots` fresh examples of the task itself: all that was seen, then all that was answered.
+
+    In a grid world an example is a demonstration: another episode, played by the expert.
+    """
 
     shots: int = 50
 
     def size(self, family: Family) -> int:
-        return self.shots * (family.input_size + family.output_size)
+        return self.shots * family.demonstration_size
 
     def content(self, family: Family, key: PRNGKeyArray) -> Content:
         return {}
@@ -107,5 +110,5 @@ class FewShot(Encoding):
     def encode(
         self, content: Content, latent: Float[Array, "module"], examples: Examples
     ) -> Float[Array, "code"]:
-        inputs, targets = examples(self.shots)
-        return jnp.concatenate([inputs.reshape(-1), targets.reshape(-1)])
+        seen, answered = examples(self.shots)
+        return jnp.concatenate([seen.reshape(-1), answered.reshape(-1)])

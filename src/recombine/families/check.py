@@ -77,14 +77,16 @@ def check_family(family: Family) -> None:
     >>> check_family(Hyperteacher(modules=8, active=2))
     """
     check_spec(family, "a family")
+    family.check()
     content = _check_content(family)
     chosen = _combinations(family)
     latents = _check_latents(family, chosen)
-    inputs = _check_inputs(family)
-    targets = _check_targets(family, content, latents, inputs)
+    inputs, targets = _check_examples(family, content, latents)
+    _check_targets(family, content, latents, inputs, targets)
     _check_compiled(family, content, chosen, latents, inputs, targets)
     _check_padding(family, content, latents, inputs, targets)
     _check_score(family, targets)
+    _check_demonstrations(family, content, latents)
 
 
 def _combinations(family: Family) -> np.ndarray:
@@ -122,44 +124,59 @@ def _check_latents(family: Family, chosen: np.ndarray) -> np.ndarray:
     return np.stack(latents)
 
 
-def _check_inputs(family: Family) -> np.ndarray:
-    key = jax.random.key(1)
-    inputs = family.inputs(key, SAMPLES)
-    _check_array(inputs, (SAMPLES, family.input_size), "inputs")
-    require(same(inputs, family.inputs(key, SAMPLES)), "inputs must be the same for the same key")
-    other = family.inputs(jax.random.key(2), SAMPLES)
-    require(not same(inputs, other), "inputs must differ from key to key")
-    return np.asarray(inputs)
+def _samples(family: Family) -> int:
+    return SAMPLES if family.horizon == 1 else family.horizon
+
+
+def _check_examples(
+    family: Family, content: Content, latents: np.ndarray
+) -> tuple[Any, np.ndarray]:
+    samples, key = _samples(family), jax.random.key(1)
+    drawn = family.draw(content, jnp.asarray(latents), key, samples)
+    inputs, targets = drawn
+    axes = (len(latents), samples)
+    _check_array(targets, (*axes, family.output_size), "targets")
+    shapes = {tuple(leaf.shape[:2]) for leaf in jax.tree.leaves(inputs)}
+    require(shapes == {axes}, f"inputs must have (task, sample) = {axes} in front, got {shapes}")
+    _check_array(family.observe(content, inputs), (*axes, family.input_size), "observations")
+    again = family.draw(content, jnp.asarray(latents), key, samples)
+    require(same(drawn, again), "examples must be the same for the same key")
+    other = family.draw(content, jnp.asarray(latents), jax.random.key(2), samples)
+    require(not same(inputs, other[0]), "inputs must differ from key to key")
+    return inputs, np.asarray(targets)
 
 
 def _check_targets(
-    family: Family, content: Content, latents: np.ndarray, inputs: np.ndarray
-) -> np.ndarray:
-    found = []
-    for latent in latents:
-        targets = family.targets(content, jnp.asarray(latent), jnp.asarray(inputs))
-        _check_array(targets, (SAMPLES, family.output_size), "targets")
-        found.append(np.asarray(targets))
-    for number, targets in enumerate(found[1:], start=1):
+    family: Family, content: Content, latents: np.ndarray, inputs: Any, targets: np.ndarray
+) -> None:
+    for number, latent in enumerate(latents):
+        given = jax.tree.map(lambda leaf, n=number: leaf[n], inputs)
+        found = family.targets(content, jnp.asarray(latent), given)
+        _check_array(found, targets[number].shape, "targets")
         require(
-            not np.allclose(targets, found[0], rtol=TOLERANCE, atol=TOLERANCE),
-            "targets must depend on the latent: two combinations gave the same answers "
-            f"(latents {_short(latents[0])} and {_short(latents[number])})",
+            same(np.asarray(found), targets[number], TOLERANCE),
+            "targets must give the answers that draw gave with the same inputs",
         )
-    return np.stack(found)
+    pool = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), inputs)
+    answers = [np.asarray(family.targets(content, jnp.asarray(z), pool)) for z in latents]
+    require(
+        any(not np.allclose(a, answers[0], rtol=TOLERANCE, atol=TOLERANCE) for a in answers[1:]),
+        "targets must depend on the latent: all combinations gave the same answers "
+        f"(latents {_short(latents[0])} and {_short(latents[-1])} among them)",
+    )
 
 
 def _check_compiled(
     family: Family, content: Content, chosen: np.ndarray, latents: np.ndarray,
-    inputs: np.ndarray, targets: np.ndarray,
+    inputs: Any, targets: np.ndarray,
 ) -> None:  # fmt: skip
-    def one(key: Any, row: Any) -> tuple[Any, Any]:
+    def one(key: Any, row: Any, given: Any) -> tuple[Any, Any]:
         latent = family.latent(key, row)
-        return latent, family.targets(content, latent, jnp.asarray(inputs))
+        return latent, family.targets(content, latent, given)
 
     keys = jax.vmap(jax.random.key)(np.arange(len(chosen)))
     try:
-        drawn, answers = jax.jit(jax.vmap(one))(keys, jnp.asarray(chosen))
+        drawn, answers = jax.jit(jax.vmap(one))(keys, jnp.asarray(chosen), inputs)
     except Exception as error:  # whatever a user's code raises, the sentence says where
         raise ContractBroken(
             "latent and targets must work inside jax.jit and jax.vmap: use jax.numpy and no "
@@ -171,7 +188,7 @@ def _check_compiled(
 
 
 def _check_padding(
-    family: Family, content: Content, latents: np.ndarray, inputs: np.ndarray, targets: np.ndarray
+    family: Family, content: Content, latents: np.ndarray, inputs: Any, targets: np.ndarray
 ) -> None:
     padded = family.bucket()
     require(
@@ -187,9 +204,10 @@ def _check_padding(
     )
     require(fits, "the content of bucket() must have the same names, and arrays at least as large")
     grown = pad_to(content, shapes)
-    for latent, expected in zip(latents, targets, strict=True):
+    for number, (latent, expected) in enumerate(zip(latents, targets, strict=True)):
         wide = np.pad(latent, (0, padded.modules - family.modules))
-        answers = padded.targets(grown, jnp.asarray(wide), jnp.asarray(inputs))
+        given = jax.tree.map(lambda leaf, n=number: leaf[n], inputs)
+        answers = padded.targets(grown, jnp.asarray(wide), given)
         require(
             same(np.asarray(answers), expected, TOLERANCE),
             "padding must be inert: content padded with zeros to the sizes of bucket() must give "
@@ -198,20 +216,34 @@ def _check_padding(
 
 
 def _check_score(family: Family, targets: np.ndarray) -> None:
-    for right in targets:
-        answers = jnp.asarray(right)
-        require(float(family.loss(answers, answers)) == 0, "the loss of right answers must be 0")
-        score = {name: float(value) for name, value in family.score(answers, answers).items()}
-        missing = sorted({"error", "variance", "r2"} - score.keys())
-        require(not missing, f"score must give error, variance and r2; {missing} are missing")
-        require(
-            score["error"] == 0 and score["variance"] > 0 and score["r2"] == 1,
-            f"right answers must score error 0, variance above 0 and r2 1, got {score}: an output "
-            "that does not vary over the inputs of a task has no r2",
-        )
-        wrong = family.score(answers + 1, answers)
-        worse = float(wrong["r2"]) < 1 and float(wrong["error"]) > 0
-        require(worse, "wrong answers must score below right ones")
+    right = jnp.asarray(targets)
+    score = jax.vmap(family.score)
+    good, bad = (jax.tree.map(np.asarray, score(given, right)) for given in (right, -right))
+    missing = sorted({"error", "variance"} - good.keys())
+    require(not missing, f"score must give error and variance; {missing} are missing")
+    numbers = {name: values.tolist() for name, values in good.items()}
+    require(
+        (good["error"] == 0).all() and (good["variance"] > 0).all()
+        and all(float(value) == 1 for value in family.summary(good).values()),
+        f"right answers must have error 0, variance above 0 and scores of 1, got {numbers}: an "
+        "output that does not vary over the inputs of a task has no score",
+    )  # fmt: skip
+    worse = float(family.summary(bad)[""]) < 1 and (bad["error"] > 0).any()
+    require(worse, "wrong answers must score below right ones")
+    loss = jax.vmap(family.loss)
+    lower = float(loss(right, right).mean()) < float(loss(-right, right).mean())
+    require(lower, "the loss of right answers must be below that of wrong ones")
+
+
+def _check_demonstrations(family: Family, content: Content, latents: np.ndarray) -> None:
+    parts = family.demonstrations(content, jnp.asarray(latents[0]), jax.random.key(3), 5)
+    shapes = [part.shape for part in parts]
+    require(
+        all(shape[0] == 5 for shape in shapes)
+        and sum(shape[1] for shape in shapes) == family.demonstration_size,
+        f"demonstrations must have a row a shot and {family.demonstration_size} numbers "
+        f"(demonstration_size) in all, got shapes {shapes}",
+    )
 
 
 def _check_array(array: Any, shape: tuple[int, ...], what: str) -> None:

@@ -10,25 +10,28 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from recombine.combinations import NO_RANK, subset_count
+from recombine.combinations import NO_RANK, Slots, Space, Subsets, subset_count
 from recombine.errors import InvalidRequest, unknown
-from recombine.families._family import Content, Family
+from recombine.families._family import Content, Regression
 from recombine.trees import next_bucket, truncated_normal
 
 WEIGHT_LAWS = ("discrete", "khot", "continuous")
 
 
 @dataclass(frozen=True)
-class Hyperteacher(Family):
+class Hyperteacher(Regression):
     """A teacher network composed from modules: f_z(x) = Omega^T relu(W(z)^T x + b(z)).
 
     W(z) = sum_m z'_m Theta_m and b(z) = sum_m z'_m beta_m with z' = z / sqrt(K), where K is the
     family's `active`, not the number of modules in this task. `hidden` may name several layers,
-    each with its own bank of modules, all composed with the same z. Source: Redhardt, Akram and
-    Schug, "Scaling can lead to compositional generalization" (2025).
+    each with its own bank of modules, all composed with the same z. With `levels` a task takes
+    one module from each of several banks (one value per factor) instead of any few of all. Source:
+    Redhardt, Akram and Schug, "Scaling can lead to compositional generalization" (2025).
 
     >>> Hyperteacher(modules=16, active=3).space.size
     696
+    >>> Hyperteacher(modules=9, active=3, levels=(2, 3, 4)).space.size
+    24
     """
 
     version: ClassVar[int] = 1
@@ -38,8 +41,15 @@ class Hyperteacher(Family):
     output_units: int = 16
     weights: Literal["discrete", "khot", "continuous"] = "discrete"
     scale: float = math.sqrt(3)
+    levels: tuple[int, ...] = ()
 
     def __post_init__(self):
+        if self.levels and (sum(self.levels), len(self.levels)) != (self.modules, self.active):
+            raise InvalidRequest(
+                f"levels={self.levels} make {sum(self.levels)} modules, {len(self.levels)} at a "
+                f"time, but modules={self.modules} and active={self.active} were given: use "
+                f"modules={sum(self.levels)}, active={len(self.levels)}"
+            )
         if self.weights not in WEIGHT_LAWS:
             raise unknown("weight law", self.weights, WEIGHT_LAWS)
         if not self.hidden or min(self.input_units, self.output_units, *self.hidden) < 1:
@@ -47,6 +57,10 @@ class Hyperteacher(Family):
                 f"a teacher needs sizes of at least 1, got input_units={self.input_units}, "
                 f"hidden={self.hidden}, output_units={self.output_units}"
             )
+
+    @property
+    def space(self) -> Space:
+        return Slots(self.levels) if self.levels else Subsets(self.modules, self.active)
 
     @property
     def input_size(self) -> int:
@@ -72,14 +86,7 @@ class Hyperteacher(Family):
         return drawn
 
     def latent(self, key: PRNGKeyArray, chosen: Bool[Array, "module"]) -> Float[Array, "module"]:
-        if self.weights == "khot":
-            values = jnp.ones(chosen.shape)
-        elif self.weights == "discrete":
-            values = 0.5 + 0.1 * jax.random.randint(key, chosen.shape, 0, 6).astype(jnp.float32)
-        else:
-            share = jnp.where(chosen, jax.random.exponential(key, chosen.shape), 0)
-            values = 0.5 + 0.5 * share / (share.sum() + 1)
-        return jnp.where(chosen, values, 0.0).astype(jnp.float32)
+        return weigh(key, chosen, self.weights)
 
     def inputs(self, key: PRNGKeyArray, samples: int) -> Float[Array, "sample input"]:
         return jax.random.uniform(key, (samples, self.input_units), minval=-1.0)
@@ -99,10 +106,30 @@ class Hyperteacher(Family):
             return hidden @ content["omega"]
 
     def bucket(self) -> Hyperteacher:
-        modules = next_bucket(self.modules, (16, 32, 64))
-        active = next_bucket(self.active, (4, 8))
-        # Ranks are uint32: where the padded space would have too many combinations, pad less.
-        sizes = ((modules, active), (modules, self.active))
-        fitting = (size for size in sizes if subset_count(*size) < NO_RANK)
-        modules, active = next(fitting, (self.modules, self.active))
+        if self.levels:
+            return self
+        modules, active = bucket_sizes(self.modules, self.active)
         return replace(self, modules=modules, active=active)
+
+
+def weigh(
+    key: PRNGKeyArray, chosen: Bool[Array, "module"], law: str = "discrete"
+) -> Float[Array, "module"]:
+    """A weight for each chosen module by one of the `WEIGHT_LAWS`, zero elsewhere."""
+    if law == "khot":
+        values = jnp.ones(chosen.shape)
+    elif law == "discrete":
+        values = 0.5 + 0.1 * jax.random.randint(key, chosen.shape, 0, 6).astype(jnp.float32)
+    else:
+        share = jnp.where(chosen, jax.random.exponential(key, chosen.shape), 0)
+        values = 0.5 + 0.5 * share / (share.sum() + 1)
+    return jnp.where(chosen, values, 0.0).astype(jnp.float32)
+
+
+def bucket_sizes(modules: int, active: int) -> tuple[int, int]:
+    """Padded numbers of modules and of active ones, so that cells of many sizes share programs."""
+    wide, deep = next_bucket(modules, (16, 32, 64)), next_bucket(active, (4, 8))
+    # Ranks are uint32: where the padded space would have too many combinations, pad less.
+    sizes = ((wide, deep), (wide, active))
+    fitting = (size for size in sizes if subset_count(*size) < NO_RANK)
+    return next(fitting, (modules, active))

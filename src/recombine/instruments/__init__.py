@@ -6,6 +6,7 @@ REGISTRY = {
     "generalization": "recombine.instruments.generalization:Generalization",
     "decodability": "recombine.instruments.decodability:Decodability",
     "erasure": "recombine.instruments.erasure:Erasure",
+    "rollout": "recombine.instruments.rollout:Rollout",
 }
 
 __getattr__, __all__ = lazy(
@@ -16,6 +17,7 @@ __getattr__, __all__ = lazy(
         "Generalization": "recombine.instruments.generalization",
         "Instrument": "recombine.instruments._instrument",
         "Reading": "recombine.instruments._instrument",
+        "Rollout": "recombine.instruments.rollout",
         "Subject": "recombine.instruments.subject",
         "check_instrument": "recombine.instruments.check",
     },

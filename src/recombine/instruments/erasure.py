@@ -22,13 +22,13 @@ class Erasure(Instrument):
     """The loss on tasks with a module against tasks without it, once the module is erased.
 
     In hidden layer `layer` the subspace from which a module's weight can be read linearly is
-    removed in closed form; `own` and `other` are the rises of the error (as a share of the
-    targets' variance) on tasks with and without that module. `selectivity` is own - other. The
+    removed in closed form; `own` and `other` are the rises of the error (as a share of what there
+    is to get wrong) on tasks with and without that module. `selectivity` is own - other. The
     same for a random subspace of equal rank, for the untrained twin, and for a planted
     representation in which every module has its own direction and its own effect.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     name: ClassVar[str] = "erasure"
     needs: ClassVar[tuple[str, ...]] = ("activations", "answer")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "planted")
@@ -40,17 +40,17 @@ class Erasure(Instrument):
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
         subject, untrained = supervised(subject, self.name), supervised(untrained, self.name)
-        if self.layer > subject.learner.model.depth:
+        layers = subject.learner.network.layers if subject.learner.network else 0
+        if self.layer > layers:
             raise NotApplicable(
-                f"erasure in hidden layer {self.layer}: the network has only "
-                f"{subject.learner.model.depth}"
+                f"erasure in hidden layer {self.layer}: the network has only {layers}"
             )
         rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
         # The first `rows` tasks show where the modules are; the rest show what erasing does.
         ranks = rng.integers(0, subject.support.space.size, self.rows + self.scored).astype(
             np.uint32
         )
-        batch = subject.draw(ranks, self.name, samples=2)
+        batch = subject.draw(ranks, self.name, samples=4)
         own = self._rises(subject, batch, rng, random=False)
         numbers = {
             "untrained": self._rises(untrained, batch, rng, random=False),
@@ -67,23 +67,26 @@ class Erasure(Instrument):
         self, subject: SupervisedSubject, batch, rng: np.random.Generator, *, random: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         latents = subject.latents(batch)
-        width = subject.learner.model.width
+        width = subject.widths[f"layer{self.layer}/after"]
         hidden = np.asarray(subject.hidden(batch, self.layer))
         padding = hidden.shape[-1] - width
         features = hidden[..., :width].astype(np.float64)
-        fit = features[: self.rows, 0]
-        before = _error(
-            subject.answer_from(self.layer, jnp.asarray(hidden[self.rows :])), batch.targets
-        )
-        variance = float(np.var(np.asarray(batch.targets[self.rows :])))
-        rest = features[self.rows :]
+        samples = batch.targets.shape[1]
+        first = features.shape[1] - samples
+        fit = features[: self.rows, first + subject.program.family.probed % samples]
+        targets, rest = batch.targets[self.rows :], features[self.rows :]
+
+        def scored(hidden: np.ndarray) -> dict[str, np.ndarray]:
+            return subject.score(subject.answer_from(self.layer, jnp.asarray(hidden)), targets)
+
+        before = scored(hidden[self.rows :])
+        whole = float(before["variance"].mean())
         rises = []
         for erase in concept_erasures(fit, latents[: self.rows]):
             chosen = random_subspace(rng, erase) if random else erase
             changed = rest - ((rest - chosen.mean) @ chosen.V.T) @ chosen.U.T
             changed = np.pad(changed, ((0, 0), (0, 0), (0, padding))).astype(np.float32)
-            after = _error(subject.answer_from(self.layer, jnp.asarray(changed)), batch.targets)
-            rises.append((after - before) / variance)
+            rises.append((scored(changed)["error"] - before["error"]) / whole)
         return _split(np.stack(rises), latents[self.rows :])
 
     def _planted(self, latents: np.ndarray, rng: np.random.Generator):
@@ -98,11 +101,6 @@ class Erasure(Instrument):
             for erase in concept_erasures(features[: self.rows], latents[: self.rows])
         ]
         return _split(np.stack(rises) / targets.var(), latents[self.rows :])
-
-
-def _error(answers, targets) -> np.ndarray:
-    rows = np.asarray(answers).shape[0]
-    return ((np.asarray(answers) - np.asarray(targets[-rows:])) ** 2).mean(axis=(1, 2))
 
 
 def _split(rises: np.ndarray, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,10 +23,10 @@ class Generalization(Instrument):
 
     Up to `combinations` combinations of each kind are drawn, each with `draws` fresh tasks.
     Controls: the untrained twin, the subject's answers against the targets of other tasks
-    (shuffled), and the family's own right answers (planted, R² of 1).
+    (shuffled), and the family's own right answers (planted, a score of 1).
     """  # noqa: E501
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "generalization"
     needs: ClassVar[tuple[str, ...]] = ("answer",)
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -37,7 +37,7 @@ class Generalization(Instrument):
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
         subject, untrained = supervised(subject, self.name), supervised(untrained, self.name)
-        support = subject.support
+        support, summary = subject.support, subject.program.family.summary
         rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, self.name))
         values: dict[str, float] = {}
         controls: dict[str, dict[str, float]] = {name: {} for name in self.controls}
@@ -50,18 +50,18 @@ class Generalization(Instrument):
             batch = subject.draw(ranks, f"{self.name}/{kind}")
             answers = subject.answer(batch)
             scores = subject.score(answers, batch.targets)
-            values |= {f"{kind}_{k}": v for k, v in summary(scores).items()}
+            values |= named(kind, summary(scores))
             sizes = support.space.sizes(ranks)
             for size in np.unique(sizes):
                 part = {k: v[sizes == size] for k, v in scores.items()}
-                values[f"{kind}_r2_of_{size}"] = summary(part)["r2"]
+                values[f"{kind}_of_{size}"] = summary(part)[""]
             twin = subject.score(untrained.answer(batch), batch.targets)
             apart = np.roll(np.arange(ranks.size), ranks.size // 2)
             shuffled = subject.score(answers[apart], batch.targets)
             planted = subject.score(batch.targets, batch.targets)
-            named = {"untrained": twin, "shuffled": shuffled, "planted": planted}
-            for control, found in named.items():
-                controls[control] |= {f"{kind}_{k}": v for k, v in summary(found).items()}
+            besides = {"untrained": twin, "shuffled": shuffled, "planted": planted}
+            for control, found in besides.items():
+                controls[control] |= named(kind, summary(found))
             if kind == "unseen":
                 tables[kind] = per_combination(support, chosen, scores, self.draws)
                 level = np.asarray(tables[kind]["level"])[
@@ -69,28 +69,22 @@ class Generalization(Instrument):
                 ]
                 for found in np.unique(level):
                     part = {k: v[level == found] for k, v in scores.items()}
-                    values[f"unseen_r2_level{found}"] = summary(part)["r2"]
+                    values[f"unseen_level{found}"] = summary(part)[""]
                     values[f"unseen_count_level{found}"] = int((level == found).sum() // self.draws)
         for numbers in (values, *controls.values()):
-            numbers["gap"] = numbers["seen_r2"] - numbers["unseen_r2"]
+            numbers["gap"] = numbers["seen"] - numbers["unseen"]
         return Reading(values, controls, tables)
 
 
-def summary(scores: Scores) -> dict[str, float]:
-    """R² as published (mean of ratios), and the robust ratio of means."""
-    error, variance = (float(scores[k].sum(dtype=np.float64)) for k in ("error", "variance"))
-    return {
-        "r2": 1 - error / variance,
-        "r2_published": float(scores["r2"].mean(dtype=np.float64)),
-    }
+def named(kind: str, summary: Mapping[str, float]) -> dict[str, float]:
+    """Numbers of the seen or of the unseen: `seen` is the family's score, others have a name."""
+    return {f"{kind}_{name}" if name else kind: value for name, value in summary.items()}
 
 
 def per_combination(
     support: Support, chosen: np.ndarray, scores: Scores, draws: int
 ) -> dict[str, list[Any]]:
     """One entry a combination in every column: its error, and how new it is to the support."""
-    error = scores["error"].reshape(-1, draws).mean(axis=1, dtype=np.float64)
-    variance = scores["variance"].reshape(-1, draws).mean(axis=1, dtype=np.float64)
     new = novelty(support, chosen)
     columns = {
         "rank": chosen,
@@ -110,7 +104,8 @@ def per_combination(
             int
         )
     table: dict[str, list[Any]] = {name: [int(x) for x in found] for name, found in columns.items()}
-    # Six digits are more than the sampling noise leaves, and keep the store small.
-    table["error"] = [float(f"{x:.6g}") for x in error]
-    table["variance"] = [float(f"{x:.6g}") for x in variance]
+    for name, found in scores.items():
+        means = found.reshape(-1, draws).mean(axis=1, dtype=np.float64)
+        # Six digits are more than the sampling noise leaves, and keep the store small.
+        table[name] = [float(f"{x:.6g}") for x in means]
     return table

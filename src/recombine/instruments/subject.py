@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class Subject:
     program crashed.
     """
 
-    abilities: ClassVar[frozenset[str]] = frozenset()
+    abilities: frozenset[str] = frozenset()
 
     def need(self, instrument: str, *abilities: str) -> None:
         """Refuses politely when an instrument asks for what this subject cannot do."""

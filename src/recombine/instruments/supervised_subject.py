@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from recombine.supports import Support
 from recombine.trees import pad_to, path_name
 
 if TYPE_CHECKING:
-    from recombine.learners.supervised import Batch, Supervised, SupervisedProgram
+    from recombine.learners._tasks import Batch, TaskLearner, TaskProgram
 
 BATCH = 512
 
@@ -31,18 +32,17 @@ class SupervisedSubject(Subject):
     compiled readings; padding is cut off before anything is returned.
     """
 
-    abilities: ClassVar[frozenset[str]] = frozenset({"answer", "activations", "weights"})
-
-    learner: Supervised
-    program: SupervisedProgram
+    learner: TaskLearner
+    program: TaskProgram
     arrays: dict[str, Any]
     model: Any
     support: Support
     stored: dict[str, np.ndarray]
+    abilities: frozenset[str] = frozenset({"answer", "activations", "weights"})
 
     @staticmethod
-    def of(learner: Supervised, weights: dict[str, np.ndarray]) -> SupervisedSubject:
-        from recombine.learners.supervised import build_support, model_shapes
+    def of(learner: TaskLearner, weights: dict[str, np.ndarray]) -> SupervisedSubject:
+        from recombine.learners._tasks import build_support, model_shapes
 
         program = learner.program()
         arrays = jax.tree.map(jnp.asarray, learner.prepare({}).merged())
@@ -51,9 +51,25 @@ class SupervisedSubject(Subject):
         )
         padded = pad_to(model, model_shapes(program))
         support = build_support(learner.family, learner.support, learner.seeds.support)
+        abilities = SupervisedSubject.abilities
         return SupervisedSubject(
-            learner, program, arrays, jax.tree.map(jnp.asarray, padded), support, dict(weights)
-        )
+            learner, program, arrays, jax.tree.map(jnp.asarray, padded), support, dict(weights),
+            abilities if learner.network else abilities - {"activations"},
+        )  # fmt: skip
+
+    @functools.cached_property
+    def widths(self) -> dict[str, int]:
+        """How many numbers each layer has without padding."""
+        family, encoding = self.learner.family, self.learner.encoding
+        from recombine.learners._tasks import model_shapes
+
+        code = jax.ShapeDtypeStruct((encoding.size(family),), jnp.float32)
+        seen = jax.ShapeDtypeStruct((family.horizon, family.input_size), jnp.float32)
+        found = jax.eval_shape(
+            lambda model, code, seen: model.activations(code, seen),
+            model_shapes(self.learner.natural()), code, seen,
+        )  # fmt: skip
+        return {name: shape.shape[-1] for name, shape in found.items()}
 
     def weights(self) -> dict[str, np.ndarray]:
         return self.stored
@@ -61,6 +77,8 @@ class SupervisedSubject(Subject):
     def draw(self, ranks: np.ndarray, stream_name: str, samples: int | None = None) -> Batch:
         """Fresh tasks of the given combinations from a stream no training step ever uses."""
         words = stream(self.learner.seeds.evaluation, stream_name)
+        if self.program.family.horizon > 1:
+            samples = None  # an episode is as long as it is
         parts = []
         for start in range(0, len(ranks), BATCH):
             part = np.asarray(ranks[start : start + BATCH], np.uint32)
@@ -78,40 +96,51 @@ class SupervisedSubject(Subject):
         return np.asarray(batch.codes[:, : self.learner.encoding.size(self.learner.family)])
 
     def answer(self, inputs: Batch, key: Any = None) -> Array:
-        return self._in_batches(_answer, inputs.codes, inputs.inputs)
+        return in_batches(lambda part: _answer(self.program, self.arrays, self.model, part), inputs)
 
     def score(self, answers: Array, targets: Array) -> dict[str, np.ndarray]:
-        """Per-task error, variance and published R²."""
+        """Per-task numbers, as the family scores."""
         return jax.tree.map(np.asarray, jax.vmap(self.program.family.score)(answers, targets))
 
     def activations(self, inputs: Batch) -> dict[str, np.ndarray]:
-        """One row per task: the vectors at its last input, by layer, and the `code` itself."""
-        found = self._in_batches(_activations, inputs.codes, inputs.inputs[:, -1:])
-        width = self.learner.model.width
-        cut = {name: np.asarray(value[:, 0, :width]) for name, value in found.items()}
-        cut["output"] = np.asarray(found["output"][:, 0])
+        """One row per task: the vectors at its probed input, by layer, and the `code` itself."""
+        probed = self.program.family.probed
+        if probed == -1 and not self.looks_back:  # the samples before it would be wasted work
+            inputs = inputs._replace(inputs=jax.tree.map(lambda leaf: leaf[:, -1:], inputs.inputs))
+        found = in_batches(
+            lambda part: _activations(self.program, self.arrays, self.model, part), inputs
+        )
+        cut = {
+            name: np.asarray(value[:, probed, : self.widths[name]]) for name, value in found.items()
+        }
         return {"code": self.codes(inputs), **cut}
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether an answer may depend on the samples before it."""
+        return self.learner.network is not None and self.learner.network.looks_back
+
     def hidden(self, inputs: Batch, layer: int) -> Array:
-        """Hidden layer `layer` after its ReLU, for every sample (padded width)."""
-        found = self._in_batches(_activations, inputs.codes, inputs.inputs)
-        return found[f"layer{layer}/after"]
+        """All that hidden layer `layer` hands on (padded width)."""
+        return in_batches(
+            lambda part: _hidden(self.program, layer, self.arrays, self.model, part), inputs
+        )
 
     def answer_from(self, layer: int, hidden: Array) -> Array:
         """The answers if that layer had given `hidden`."""
         return _continue(layer, self.model, hidden)
 
-    def _in_batches(self, function: Any, codes: Array, inputs: Array) -> Any:
-        parts = []
-        for start in range(0, codes.shape[0], BATCH):
-            code, x = codes[start : start + BATCH], inputs[start : start + BATCH]
-            missing = BATCH - code.shape[0]
-            code = jnp.pad(code, ((0, missing), (0, 0)))
-            x = jnp.pad(x, ((0, missing), (0, 0), (0, 0)))
-            parts.append(
-                jax.tree.map(lambda a, n=BATCH - missing: a[:n], function(self.model, code, x))
-            )
-        return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
+
+def in_batches(function: Callable[[Batch], Any], batch: Batch) -> Any:
+    """In pieces of one size, the last one filled up by repetition, so that one program serves."""
+    total = batch.codes.shape[0]
+    parts = []
+    for start in range(0, total, BATCH):
+        rows = np.minimum(np.arange(start, start + BATCH), total - 1)
+        part = jax.tree.map(lambda leaf, rows=rows: leaf[rows], batch)
+        left = min(BATCH, total - start)
+        parts.append(jax.tree.map(lambda leaf, n=left: leaf[:n], function(part)))
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
 
 
 def supervised(subject: Subject, instrument: str) -> SupervisedSubject:
@@ -126,19 +155,28 @@ def supervised(subject: Subject, instrument: str) -> SupervisedSubject:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _draw(
-    program: SupervisedProgram, samples: int, arrays: Any, ranks: Array, words: Array, start: int
+    program: TaskProgram, samples: int, arrays: Any, ranks: Array, words: Array, start: int
 ) -> Batch:
     return program.batch(arrays, ranks, key_at(words, start), samples)
 
 
-@jax.jit
-def _answer(model: Any, codes: Array, inputs: Array) -> Array:
-    return model(codes, inputs)
+@functools.partial(jax.jit, static_argnums=0)
+def _answer(program: TaskProgram, arrays: Any, model: Any, batch: Batch) -> Array:
+    return program.answer(arrays, model, batch)
 
 
-@jax.jit
-def _activations(model: Any, codes: Array, inputs: Array) -> dict[str, Array]:
-    return model.activations(codes, inputs)
+def _seen(program: TaskProgram, arrays: Any, batch: Batch) -> Array:
+    return program.family.observe(arrays["family"], batch.inputs)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _activations(program: TaskProgram, arrays: Any, model: Any, batch: Batch) -> dict[str, Array]:
+    return model.activations(batch.codes, _seen(program, arrays, batch))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _hidden(program: TaskProgram, layer: int, arrays: Any, model: Any, batch: Batch) -> Array:
+    return model.handed_on(layer, batch.codes, _seen(program, arrays, batch))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -55,6 +55,23 @@ def device() -> Device:
 
 
 @functools.cache
+def device_count() -> int:
+    """How many devices this process can use."""
+    import jax
+
+    return jax.local_device_count()
+
+
+@functools.cache
+def device_memory() -> int | None:
+    """Bytes one device can hold, where it says so; a CPU does not."""
+    import jax
+
+    told = jax.local_devices()[0].memory_stats() or {}
+    return told.get("bytes_limit")
+
+
+@functools.cache
 def versions() -> dict[str, str]:
     """Versions of what can change a number."""
     from importlib.metadata import PackageNotFoundError, version

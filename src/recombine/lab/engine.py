@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from recombine.errors import InvalidRequest
+from recombine.lab.layout import ONE_DEVICE, DoesNotFit, Layout
 from recombine.learners._learner import Arrays, Learner, Program
 from recombine.seeds import key_at, stream
 from recombine.trees import pad_to
@@ -23,7 +24,8 @@ BLOCK = 10  # steps whose metrics are averaged into one point of a curve
 MOST_BLOCKS = 1_000  # points a chunk can return
 CHUNK_SECONDS = 1.0
 
-_compile_lock = threading.Lock()
+_compile_locks: dict[Any, threading.Lock] = {}
+_compile_locks_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -73,21 +75,30 @@ def over_members(function: Callable, groups: int, members: int, mapped: int = 0)
     return call
 
 
-def advance_function(program: Program, groups: int, members: int) -> Callable:
+def advance_function(
+    program: Program, groups: int, members: int, layout: Layout = ONE_DEVICE
+) -> Callable:
     """Runs `blocks` blocks of steps from `t`: a traced number of fixed blocks.
 
-    One compiled program serves every chunk length, and Python is entered once a chunk.
+    One compiled program serves every chunk length, and Python is entered once a chunk. Over
+    several devices, data and state are told where to lie; on one, nothing is added.
     """
     draw = over_members(lambda arrays, _, t: program.draw(arrays, t), groups, members)
     learn = over_members(program.learn, groups, members, mapped=1)
+
+    def step(arrays: Arrays, state: Any, drawn: Any, t: Array) -> tuple[Any, Any]:
+        state, metrics = learn(arrays, state, drawn, t)
+        return (state if layout.trivial else layout.settle_state(state)), metrics
 
     def advance(arrays: Arrays, state: Any, t: Array, blocks: Array) -> tuple[Any, Any]:
         def block(number: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             state, curves = carry
             steps = t + number * BLOCK + jnp.arange(BLOCK)
             drawn = jax.vmap(draw, in_axes=(None, None, 0))(arrays, nothing, steps)
+            if not layout.trivial:
+                drawn = layout.settle_drawn(drawn)
             state, metrics = jax.lax.scan(
-                lambda state, one: learn(arrays, state, one[0], one[1]), state, (drawn, steps)
+                lambda state, one: step(arrays, state, one[0], one[1]), state, (drawn, steps)
             )
             points = jax.tree.map(
                 lambda values: jnp.mean(values, axis=0, dtype=jnp.float32), metrics
@@ -111,22 +122,43 @@ def _traced(program: Program, groups: int, members: int) -> tuple[Any, Any]:
     return jax_advance, jax_evaluate
 
 
+def _traced_over(
+    program: Program, groups: int, members: int, layout: Layout, state: Any
+) -> tuple[Any, Any]:
+    """The same over several devices: a state comes back lying as it went in."""
+    jax_advance = jax.jit(
+        advance_function(program, groups, members, layout), donate_argnums=1,
+        out_shardings=(layout.of_state(state), layout.whole()),
+    )  # fmt: skip
+    jax_evaluate = jax.jit(
+        over_members(program.evaluate, groups, members), out_shardings=layout.whole()
+    )
+    return jax_advance, jax_evaluate
+
+
 _compiled: dict[Any, Compiled] = {}
 
 
 def compile_population(
-    program: Program, groups: int, members: int, arrays: Arrays, state: Any
-) -> Compiled:
+    program: Program, groups: int, members: int, arrays: Arrays, state: Any,
+    layout: Layout = ONE_DEVICE,
+) -> Compiled:  # fmt: skip
     """Compiles (or finds) the programs of a population of these shapes."""
     shapes = tuple(
         (leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves((to_tree(arrays), state))
     )
-    key = (program, groups, members, shapes, jax.tree.structure((arrays, state)))
-    # Two threads that need the same program must not both compile it.
-    with _compile_lock:
+    key = (program, groups, members, layout, shapes, jax.tree.structure((arrays, state)))
+    # Two threads that need the same program must not both compile it; different ones may.
+    with _compile_locks_lock:
+        lock = _compile_locks.setdefault(key, threading.Lock())
+    with lock:
         if key not in _compiled:
             begun = time.perf_counter()
-            advance, evaluate = _traced(program, groups, members)
+            advance, evaluate = (
+                _traced(program, groups, members)
+                if layout.trivial
+                else _traced_over(program, groups, members, layout, state)
+            )
             zero = jax.ShapeDtypeStruct((), jnp.int32)
             built = advance.lower(arrays, state, zero, zero).compile()
             judged = evaluate.lower(arrays, state).compile()
@@ -145,16 +177,20 @@ def to_tree(arrays: Arrays) -> Any:
     return (arrays.member, arrays.group, arrays.shard)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _init(program: Program, arrays: dict[str, Any], words: Array) -> Any:
-    return program.init(arrays, key_at(words, 0))
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _init(program: Program, layout: Layout, arrays: dict[str, Any], words: Array) -> Any:
+    state = program.init(arrays, key_at(words, 0))
+    # What one device cannot hold must not be drawn on one either.
+    return state if layout.parameters == 1 else layout.settle_weights(state)
 
 
-def initial_state(learner: Learner, arrays: Arrays, precision: str) -> Any:
+def initial_state(
+    learner: Learner, arrays: Arrays, precision: str, layout: Layout = ONE_DEVICE
+) -> Any:
     """A member's state, drawn at its natural size from its own seed, then padded."""
     merged = arrays.merged()
     natural, padded = learner.natural(precision), learner.program(precision)
-    state = jax.device_get(_init(natural, merged, stream(learner.init_seed, "init")))
+    state = jax.device_get(_init(natural, layout, merged, stream(learner.init_seed, "init")))
     if natural == padded:
         return state
     shapes = jax.eval_shape(padded.init, merged, jax.random.key(0))
@@ -188,8 +224,8 @@ class Curves:
 
 
 def _stack(trees: Sequence[Any]) -> Any:
-    """Stacked on the host and sent once: no program is compiled for it."""
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+    """Stacked on the host and sent once from there: no program is compiled for it."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
 def _shared(trees: Sequence[Any], scope: str) -> Any:
@@ -215,34 +251,41 @@ class Population:
     """
 
     def __init__(self, learners: Sequence[Learner], prepared: Sequence[Arrays], precision: str,
-                 groups: int = 1):  # fmt: skip
+                 groups: int = 1, layout: Layout = ONE_DEVICE):  # fmt: skip
         self.learners = list(learners)
+        self.layout = layout
+        if len(self.learners) % layout.members:
+            raise DoesNotFit(
+                f"{len(self.learners)} members do not lie evenly over members={layout.members}"
+            )
         self.members = len(self.learners) // groups
         self.groups = groups
         self.program = self.learners[0].program(precision)
         self.t = 0
         self.curves = Curves()
         states = [
-            initial_state(learner, arrays, precision)
+            initial_state(learner, arrays, precision, layout)
             for learner, arrays in zip(learners, prepared, strict=True)
         ]
         # Kept as the untrained control of every member; a resumed run draws the same again.
         self.untrained = [
             learner.weights(state) for learner, state in zip(learners, states, strict=True)
         ]
-        self.state = _stack(states)
+        self.state = layout.send_state(_stack(states))
         rows = [prepared[i : i + self.members] for i in range(0, len(prepared), self.members)]
         self.arrays = Arrays(
-            member=_stack([arrays.member for arrays in prepared]),
-            group=_stack([_shared([one.group for one in row], "group") for row in rows]),
-            shard=jax.tree.map(jnp.asarray, _shared([one.shard for one in prepared], "shard")),
+            member=layout.send_members(_stack([arrays.member for arrays in prepared])),
+            group=layout.send_whole(
+                _stack([_shared([one.group for one in row], "group") for row in rows])
+            ),
+            shard=layout.send_whole(_shared([one.shard for one in prepared], "shard")),
         )
         self.steps = self.learners[0].steps
         self._blocks = 1
 
     def compile(self) -> Compiled:
         self.compiled = compile_population(
-            self.program, self.groups, self.members, self.arrays, self.state
+            self.program, self.groups, self.members, self.arrays, self.state, self.layout
         )
         return self.compiled
 
@@ -275,7 +318,7 @@ class Population:
         return jax.tree.map(np.asarray, jax.device_get(self.state))
 
     def restore(self, state: Any, t: int, curves: Curves) -> None:
-        self.state = jax.tree.map(jnp.asarray, state)
+        self.state = self.layout.send_state(state)
         self.t, self.curves = t, curves
 
     def running(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +22,17 @@ from recombine.lab import plan
 from recombine.lab.checkpoints import Checkpoints
 from recombine.lab.device import device, versions
 from recombine.lab.identity import canonical, node_id
+from recombine.lab.layout import Devices
 from recombine.lab.leases import Busy
 from recombine.lab.progress import Watch
-from recombine.lab.shards import Shard, Stop, checkpoint_seconds, gather, run_shard
+from recombine.lab.shards import Foreign, Shard, Stop, checkpoint_seconds, gather, run_shard
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
 from recombine.learners._learner import Learner, Material
 
 POLL_SECONDS = 0.2
 BUSY_SECONDS = 1.0
+AHEAD = 3  # shards in hand on an accelerator: one trains, the others prepare and compile
 
 
 @dataclass
@@ -41,6 +44,8 @@ class Session:
     watch: Watch = field(default_factory=lambda: Watch(quiet=True))
     adopt: bool = False
     save_every: float = field(default_factory=checkpoint_seconds)
+    # Held while a shard trains on an accelerator; the next ones compile meanwhile.
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
         if self.stop.wanted:
@@ -156,7 +161,9 @@ def _train_layer(
     session: Session, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner]
 ) -> None:
     shards = _planned(session.store, name, learners, missing)
-    workers = 1 if device().accelerated else device().cores
+    # Two programs that each wait for all devices can wait for one another.
+    together = any(not shard.over.trivial for shard in shards)
+    workers = 1 if together else AHEAD if device().accelerated else device().cores
     todo = {shard.id: shard for shard in shards if any(c in missing for c in shard.cells)}
     weights = {s.id: missing_steps(s, learners) for s in todo.values()}
     jobs = {
@@ -212,20 +219,33 @@ def _planned(
 ) -> list[Shard]:
     """The shards of the plan file that still hold, and new ones, written down, for the rest."""
     stored = store.read_plan(name) or {"device": None, "shards": []}
-    here = asdict(device())
+    here, devices = asdict(device()), Devices.here()
     kept = []
     for known in stored["shards"]:
-        shard = Shard(tuple(known["cells"]), known["groups"], known["precision"], known["padding"])
+        shard = Shard.from_document(known)
         # What began elsewhere goes on as it was grouped there; what did not is grouped for here.
-        begun = stored["device"] == here or Checkpoints(store.work(shard.id) / "state")
-        if begun and learners.keys() >= set(shard.cells):
+        holds = stored["device"] == here and devices.suit(shard.over)
+        if not holds and not Checkpoints(store.work(shard.id) / "state"):
+            continue
+        if learners.keys() >= set(shard.cells):
+            if any(cell in missing for cell in shard.cells):
+                _check_devices(store, shard, devices)
             kept.append(shard)
     rest = {c: m for c, m in missing.items() if not any(c in shard.cells for shard in kept)}
     if not rest:
         return kept
-    shards = [*kept, *plan.shards(rest, device())]
+    shards = [*kept, *plan.shards(rest, device(), devices)]
     store.write_plan(name, {"device": here, "shards": [asdict(shard) for shard in shards]})
     return shards
+
+
+def _check_devices(store: Store, shard: Shard, devices: Devices) -> None:
+    if shard.over.devices > devices.count:
+        raise Foreign(
+            f"shard {shard.id} began on {shard.over.devices} devices ({shard.over}), and "
+            f"{devices.count} can be used here: make {shard.over.devices} visible, or delete "
+            f"{store.work(shard.id)} to begin anew"
+        )
 
 
 def _run(session: Session, name: str, shard: Shard, learners: Mapping[str, Learner]) -> None:
@@ -239,6 +259,7 @@ def _run(session: Session, name: str, shard: Shard, learners: Mapping[str, Learn
             run_shard(
                 store, shard, members, lease=lease, stop=session.stop, progress=session.watch,
                 adopt_foreign=session.adopt, save_every=session.save_every,
+                turn=session.turn if device().accelerated else None,
             )  # fmt: skip
             return
         except (Interrupted, StoreError):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recombine.errors import InvalidRequest, UnknownName
 from recombine.lab.device import Device
 from recombine.lab.identity import node_id
+from recombine.lab.layout import Devices, Layout, spread
 from recombine.lab.shards import Shard, check_borders
 from recombine.lab.study import Cell
 from recombine.learners._learner import Learner, Material
@@ -88,8 +89,14 @@ def materials(learners: Iterable[Learner]) -> dict[str, Material]:
     return {node_id(m): m for learner in learners for m in learner.materials().values()}
 
 
-def shards(learners: Mapping[str, Learner], device: Device) -> list[Shard]:
-    """Groups cells that share a program; widths of stacks follow from sizes and device alone."""
+ONE = Devices()
+
+
+def shards(learners: Mapping[str, Learner], device: Device, devices: Devices = ONE) -> list[Shard]:
+    """Groups cells that share a program; widths of stacks follow from sizes and device alone.
+
+    Over several devices a stack is as much wider as its members lie on more of them.
+    """
     alike: dict[Any, list[str]] = defaultdict(list)
     for cell, learner in learners.items():
         if learner.host_driven:
@@ -101,36 +108,50 @@ def shards(learners: Mapping[str, Learner], device: Device) -> list[Shard]:
         alike[key].append(cell)
     found: list[Shard] = []
     for key, cells in alike.items():
-        precision = "float32" if key[0] == "host" else key[-1]
-        limit = 1 if key[0] == "host" else device.stack(learners[cells[0]].size)
-        found += _stacks(cells, learners, limit, precision)
+        if key[0] == "host":
+            found += [Shard((cell,)) for cell in cells]
+            continue
+        size = learners[cells[0]].size
+        layout = devices.layout(size, len(cells), device.accelerated)
+        found += _stacks(cells, learners, device.stack(size), layout, key[-1])
     return found
 
 
 def _stacks(
-    cells: Sequence[str], learners: Mapping[str, Learner], limit: int, precision: str
-) -> list[Shard]:
-    """Stacks of one shape: rectangles of groups by members, the last one filled up if need be."""
+    cells: Sequence[str], learners: Mapping[str, Learner], limit: int, layout: Layout,
+    precision: str,
+) -> list[Shard]:  # fmt: skip
+    """Stacks of one shape: rectangles of groups by members, the last one filled up if need be.
+
+    No device holds more than `limit` members of a stack, and all hold the same number.
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     for cell in cells:
         groups[learners[cell].group()].append(cell)
     if len(groups) == 1:
-        count = -(-len(cells) // limit)
-        size = -(-len(cells) // count)
+        layout = replace(layout, members=min(layout.members, len(cells)))
+        count = -(-len(cells) // (limit * layout.members))
+        size = -(-len(cells) // (count * layout.members)) * layout.members
         parts = [cells[i : i + size] for i in range(0, len(cells), size)]
-        return [Shard(tuple(p), 1, precision, size - len(p)) for p in parts]
+        return [Shard(tuple(p), 1, precision, size - len(p), layout.axes) for p in parts]
+
+    def fit(members: int) -> bool:
+        return members <= limit * spread(members, layout.members)
+
     # Groups of one size form rectangles; each group fits whole or is parted by itself.
     found: list[Shard] = []
     by_size: dict[int, list[list[str]]] = defaultdict(list)
     for members in groups.values():
-        if len(members) > limit:
-            found += _stacks(members, learners, limit, precision)
-        else:
+        if fit(len(members)):
             by_size[len(members)].append(members)
+        else:
+            found += _stacks(members, learners, limit, layout, precision)
     for size, same in by_size.items():
-        rows = max(1, limit // size)
-        for i in range(0, len(same), rows):
-            block = same[i : i + rows]
+        while same:
+            most = min(len(same), limit * layout.members // size)
+            rows = max(n for n in range(1, most + 1) if fit(n * size))
+            block, same = same[:rows], same[rows:]
             flat = tuple(cell for members in block for cell in members)
-            found.append(Shard(flat, len(block), precision))
+            over = replace(layout, members=spread(len(flat), layout.members))
+            found.append(Shard(flat, len(block), precision, 0, over.axes))
     return found

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import Any
 
 import jax
 
-from recombine.errors import Interrupted, InvalidRequest, RecombineError, StoreError
+from recombine.errors import Interrupted, InvalidRequest, StoreError
 from recombine.lab import engine
 from recombine.lab.checkpoints import AnswerLog, Checkpoints
 from recombine.lab.device import device, fingerprint, versions
 from recombine.lab.identity import canonical, node_id
+from recombine.lab.layout import Devices, DoesNotFit, Layout, spread
 from recombine.lab.leases import Lease
 from recombine.lab.store import Store
 from recombine.learners._learner import Learner, Tensors
@@ -27,10 +28,6 @@ from recombine.trees import named, unnamed
 
 CHECKPOINT_SECONDS = 30.0
 CHECKPOINT_SHARE = 0.05  # of the wall clock
-
-
-class DoesNotFit(RecombineError):
-    """The population does not fit into the device's memory."""
 
 
 class Foreign(StoreError):
@@ -59,27 +56,51 @@ class Shard:
     groups: int = 1
     precision: str = "float32"
     padding: int = 0  # members repeated at the end so that all stacks of a plan have one shape
+    layout: tuple[int, int, int] = (1, 1, 1)  # members x data x parameters over devices
+
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> Shard:
+        """A shard of a plan file; those written before there were layouts lie on one device."""
+        return Shard(
+            tuple(document["cells"]), document["groups"], document["precision"],
+            document["padding"], Layout(*document.get("layout", ())).axes,
+        )  # fmt: skip
 
     @property
     def id(self) -> str:
         text = f"{self.cells}/{self.groups}/{self.precision}/{self.padding}"
+        if not self.over.trivial:
+            text += f"/{self.layout}"
         return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def over(self) -> Layout:
+        return Layout(*self.layout)
 
     def halves(self) -> tuple[Shard, Shard]:
         """The same cells as two shards, for when the whole does not fit."""
+        _, *within = self.layout
         if self.groups > 1:
             per, first = len(self.cells) // self.groups, self.groups // 2
             cut = per * first
+
+            def rectangle(cells: tuple[str, ...], groups: int) -> Shard:
+                members = spread(len(cells), self.over.members)
+                return Shard(cells, groups, self.precision, 0, Layout(members, *within).axes)
+
             return (
-                Shard(self.cells[:cut], first, self.precision),
-                Shard(self.cells[cut:], self.groups - first, self.precision),
+                rectangle(self.cells[:cut], first),
+                rectangle(self.cells[cut:], self.groups - first),
             )
         cut = (len(self.cells) + 1) // 2
-        odd = len(self.cells) % 2
-        return (
-            Shard(self.cells[:cut], 1, self.precision),
-            Shard(self.cells[cut:], 1, self.precision, odd),
-        )
+        members = min(self.over.members, cut)
+        width = -(-cut // members) * members
+
+        def half(cells: tuple[str, ...]) -> Shard:
+            layout = Layout(members, *within).axes
+            return Shard(cells, 1, self.precision, width - len(cells), layout)
+
+        return half(self.cells[:cut]), half(self.cells[cut:])
 
 
 @dataclass
@@ -152,21 +173,26 @@ def run_shard(
     progress: Progress = ignore,
     adopt_foreign: bool = False,
     save_every: float = CHECKPOINT_SECONDS,
+    turn: threading.Lock | None = None,
 ) -> None:
-    """Trains a shard from its last checkpoint (or from the start) and commits its cells."""
+    """Trains a shard from its last checkpoint (or from the start) and commits its cells.
+
+    Shards that share a `turn` prepare and compile side by side and train one after another.
+    """
     stop = stop or Stop()
     begun = time.monotonic()
     work = store.work(shard.id, [("cell", cell) for cell in shard.cells])
     progress(shard.id, 0, learners[0].steps, "preparing")
     checkpoints = _Saver(Checkpoints(work / "state"), save_every)
-    with _fitting(len(learners)):
+    with _fitting(shard, learners[0]):
         population = _population(store, shard, learners, work)
         resumed = _resume(population, work, checkpoints, adopt_foreign)
         progress(shard.id, population.t, population.steps, "compiling")
         compiled = population.compile()
-        if resumed is None:
-            population.evaluate()
-        _train(population, shard, work, checkpoints, stop, progress)
+        with _taking(turn, shard, stop):
+            if resumed is None:
+                population.evaluate()
+            _train(population, shard, work, checkpoints, stop, progress)
     checkpoints.wait()
     progress(shard.id, population.steps, population.steps, "committing")
     provenance = {
@@ -174,8 +200,8 @@ def run_shard(
         "compile_seconds": compiled.seconds,
         "shard": {**asdict(shard), "id": shard.id},
         "resumed": resumed or [],
-        "resume_is": "statistical" if device().accelerated or len(resumed or []) > 1
-        else "bit-identical",
+        "resume_is": "bit-identical" if not device().accelerated and shard.over.trivial
+        and len(resumed or []) <= 1 else "statistical",
     }  # fmt: skip
     _commit(store, shard, learners, population, work, provenance, lease)
     for saved in (work / "state", *work.glob("snapshot-*")):
@@ -183,18 +209,35 @@ def run_shard(
 
 
 @contextmanager
-def _fitting(members: int) -> Iterator[None]:
+def _taking(turn: threading.Lock | None, shard: Shard, stop: Stop) -> Iterator[None]:
+    """Waits for the device; whoever asks to stop meanwhile need not wait for it."""
+    if turn is None:
+        yield
+        return
+    while not turn.acquire(timeout=0.1):
+        if stop.wanted:
+            raise Interrupted(f"shard {shard.id} stopped before it began")
+    try:
+        yield
+    finally:
+        turn.release()
+
+
+@contextmanager
+def _fitting(shard: Shard, learner: Learner) -> Iterator[None]:
     """Turns a device's lack of memory into one line that says what to do."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
             raise
+        members, where = len(shard.cells), device().kind
         who = f"{members} members do" if members > 1 else "a single member does"
-        advice = "" if members > 1 else ": use a smaller model or a smaller batch"
+        advice = "" if members > 1 else f": {Devices.here().advice(learner.size, shard.over)}"
+        if not shard.over.trivial:
+            where = f"{shard.over.devices} devices ({where}, {shard.over})"
         raise DoesNotFit(
-            f"{who} not fit into the memory of {device().kind} "
-            f"({str(error).splitlines()[0]}){advice}"
+            f"{who} not fit into the memory of {where} ({str(error).splitlines()[0]}){advice}"
         ) from error
 
 
@@ -206,7 +249,7 @@ def _population(store: Store, shard: Shard, learners: Sequence[Learner], work: P
     repeats = list(range(len(learners))) + [len(learners) - 1] * shard.padding
     return engine.Population(
         [learners[i] for i in repeats], [prepared[i] for i in repeats], shard.precision,
-        shard.groups,
+        shard.groups, shard.over,
     )  # fmt: skip
 
 
@@ -320,6 +363,9 @@ def _commit(
     provenance: dict[str, Any], lease: Lease | None,
 ) -> None:  # fmt: skip
     final = population.host_state()
+    where: dict[str, Any] = {**asdict(device()), "precision": shard.precision}
+    if not shard.over.trivial:
+        where["layout"] = list(shard.layout)
     curves = population.curves.tensors()
     kept = {}
     for step in learners[0].snapshots:
@@ -357,6 +403,5 @@ def _commit(
                     "evaluations": evaluations,
                 }
             },
-            versions=versions(), device={**asdict(device()), "precision": shard.precision},
-            provenance=provenance, lease=lease,
+            versions=versions(), device=where, provenance=provenance, lease=lease,
         )  # fmt: skip

@@ -2,13 +2,28 @@
 
 from recombine._lazy import lazy
 
-REGISTRY = {"mlp": "recombine.models.mlp:MLP"}
+REGISTRY = {
+    "mlp": "recombine.models.mlp:MLP",
+    "transformer": "recombine.models.transformer:Transformer",
+    "hypernetwork": "recombine.models.hypernetwork:Hypernetwork",
+    "affine": "recombine.models.affine:Affine",
+    "constructed": "recombine.models.constructed:Constructed",
+}
 
 __getattr__, __all__ = lazy(
     __name__,
     {
+        "Model": "recombine.models._model",
+        "Network": "recombine.models._model",
         "MLP": "recombine.models.mlp",
         "MLPModel": "recombine.models.mlp",
+        "Transformer": "recombine.models.transformer",
+        "TransformerNetwork": "recombine.models.transformer",
+        "Hypernetwork": "recombine.models.hypernetwork",
+        "HypernetworkNetwork": "recombine.models.hypernetwork",
+        "Affine": "recombine.models.affine",
+        "AffineNetwork": "recombine.models.affine",
+        "Constructed": "recombine.models.constructed",
         "Linear": "recombine.models.layers",
         "Wrapper": "recombine.models.layers",
         "Mask": "recombine.models.layers",

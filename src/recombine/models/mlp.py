@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.errors import InvalidRequest
+from recombine.models._model import Model, Network, Setting
 from recombine.models.layers import FULL, Linear
 from recombine.trees import next_bucket
 
@@ -18,7 +19,7 @@ WIDTH_BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
 
 
 @dataclass(frozen=True)
-class MLP:
+class MLP(Model):
     """A spec: `depth` hidden layers of `width` units with ReLU, and a linear output.
 
     >>> MLP(width=1024, depth=4).parameters(code=16, inputs=16, outputs=16)
@@ -36,6 +37,10 @@ class MLP:
                 f"an MLP needs width and depth of at least 1, got {self.width} and {self.depth}"
             )
 
+    @property
+    def layers(self) -> int:
+        return self.depth
+
     def parameters(self, code: int, inputs: int, outputs: int) -> int:
         w = self.width
         return (code + inputs + 1) * w + (self.depth - 1) * (w + 1) * w + (w + 1) * outputs
@@ -43,7 +48,10 @@ class MLP:
     def bucket(self) -> MLP:
         return replace(self, width=next_bucket(self.width, WIDTH_BUCKETS))
 
-    def draw(self, key: PRNGKeyArray, *, code: int, inputs: int, outputs: int) -> MLPModel:
+    def draw(
+        self, key: PRNGKeyArray, *, code: int, inputs: int, outputs: int,
+        setting: Setting | None = None,
+    ) -> MLPModel:  # fmt: skip
         keys = jax.random.split(key, self.depth + 2)
         fan_in = code + inputs
         first = FirstLayer(
@@ -69,12 +77,8 @@ class FirstLayer(eqx.Module):
         return self.input(x, dtype) + self.task(code, dtype)[..., None, :]
 
 
-class MLPModel(eqx.Module):
-    """A drawn or trained MLP: from the code of each task and its inputs to the answers.
-
-    Takes one task or a batch of them: flattening all samples into the rows of one product is
-    what makes it fast, and a `vmap` over tasks would hide that from the compiler.
-    """
+class MLPModel(Network):
+    """A drawn, trained or written-down MLP; its layers may differ in width."""
 
     first: FirstLayer
     hidden: tuple[Linear, ...]
@@ -94,7 +98,6 @@ class MLPModel(eqx.Module):
     def activations(
         self, code: Float[Array, "*task code"], x: Float[Array, "*task sample input"]
     ) -> dict[str, Float[Array, "*task sample width"]]:
-        """Every layer's vectors by name, before and after its ReLU, at full precision."""
         h = self.first(code, x, FULL)
         seen = {"layer1/before": h}
         h = seen["layer1/after"] = jax.nn.relu(h)
@@ -105,9 +108,8 @@ class MLPModel(eqx.Module):
         return seen
 
     def continue_from(
-        self, layer: int, h: Float[Array, "*task sample width"]
+        self, layer: int, h: Float[Array, "*task place width"]
     ) -> Float[Array, "*task sample output"]:
-        """The answers if hidden layer `layer` (1 is the first) had given `h` after its ReLU."""
         for following in self.hidden[layer - 1 :]:
             h = jax.nn.relu(following(h, FULL))
         return self.output(h, FULL)

@@ -8,4 +8,7 @@ REGISTRY = {
     "coverage": "recombine.studies.coverage:Coverage",
     "decodability": "recombine.studies.decodability:DecodabilityStudy",
     "boundary": "recombine.studies.boundary:Boundary",
+    "encodings": "recombine.studies.encodings:EncodingsStudy",
+    "preferences": "recombine.studies.preferences:PreferencesStudy",
+    "goals": "recombine.studies.goals:GoalsStudy",
 }

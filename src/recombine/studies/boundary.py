@@ -14,12 +14,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from recombine.instruments.generalization import Generalization
 from recombine.lab.statistics import LeastSquares, least_squares, mean_interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Series, curves, panels
-from recombine.studies import _hyperteacher as base
+from recombine.studies import _base as base
 from recombine.supports import LEVELS
+
+DRAWS = Generalization().draws
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Boundary(Study):
         for level, name in enumerate(LEVELS):
             for width in grid.width:
                 chosen = results.where(width=width)
-                found = chosen.values("generalization", f"unseen_r2_level{level}")
+                found = chosen.values("generalization", f"unseen_level{level}")
                 if found.size:
                     counts = chosen.values("generalization", f"unseen_count_level{level}")
                     rows.append([name, width, base.interval_text(found), int(counts.sum())])
@@ -139,7 +142,13 @@ class Boundary(Study):
 def table_of(row: Row) -> dict[str, np.ndarray]:
     """The unseen combinations of a network with log error, pairs, rarity and size."""
     table = row.readings["generalization"].tables["unseen"]
-    error = np.asarray(table["error"]) / np.mean(table["variance"])
+    wrong, of = np.asarray(table["error"], float), np.asarray(table["variance"], float)
+    if "whole" in table:
+        # Counts of wrong actions can be zero: half a mistake more in all episodes drawn together.
+        half = 0.5 / DRAWS
+        error = (wrong + half) / (of + 2 * half)
+    else:
+        error = wrong / of.mean()
     usage = np.maximum(np.asarray(table["rarest_usage"], float), 0.5)
     return {
         "log_error": np.log10(np.maximum(error, 1e-8)),

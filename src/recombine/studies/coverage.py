@@ -18,7 +18,7 @@ from recombine.lab.statistics import mean_interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, dots
-from recombine.studies import _hyperteacher as base
+from recombine.studies import _base as base
 
 RULES = ("balanced", "popular", "unpopular", "disconnected", "non-compositional")
 
@@ -214,8 +214,10 @@ def shared(rule: Row, twin: Row, among: str, size: int | None) -> float | None:
     if len(pairs) < 2:
         return None
 
-    def r2(table: dict[str, Any], index: list[int]) -> float:
+    def score(table: dict[str, Any], index: list[int]) -> float:
+        if "whole" in table:  # of a grid world: the share of episodes without a mistake
+            return float(np.mean([table["whole"][i] for i in index]))
         error = sum(table["error"][i] for i in index)
         return 1 - error / sum(table["variance"][i] for i in index)
 
-    return r2(other, [j for _, j in pairs]) - r2(own, [i for i, _ in pairs])
+    return score(other, [j for _, j in pairs]) - score(own, [i for i, _ in pairs])

@@ -21,8 +21,8 @@ from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, 
 from recombine.report.document import Section
 from recombine.report.figures import Grid as HeatGrid
 from recombine.report.figures import Series, curves, heat_maps
-from recombine.studies import _hyperteacher as base
-from recombine.studies._hyperteacher import gap, seen, series_over, unseen
+from recombine.studies import _base as base
+from recombine.studies._base import gap, seen, series_over, unseen
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class DataScaling(Study):
                 for k in grid.active:
                     chosen = results.where(
                         modules=m, active=k, held_out=share, width=grid.width[0]
-                    ).values("generalization", "unseen_r2")
+                    ).values("generalization", "unseen")
                     line.append(float(chosen.mean()) if chosen.size else None)
                 values.append(line)
             grids.append(
@@ -276,14 +276,14 @@ def series_over_steps(results: Results, name: str) -> Series:
     rows = [row for row in results if not row.diverged]
     if not rows:
         return Series(name, [], [])
-    length = min(len(row.curve("unseen_r2")[1]) for row in rows)
-    steps = rows[0].curve("unseen_r2")[0][:length]
-    stacked = np.stack([row.curve("unseen_r2")[1][:length] for row in rows])
+    length = min(len(row.curve("unseen")[1]) for row in rows)
+    steps = rows[0].curve("unseen")[0][:length]
+    stacked = np.stack([row.curve("unseen")[1][:length] for row in rows])
     return Series(name, steps.tolist(), stacked.mean(axis=0).tolist())
 
 
 def gap_at_third(row: Row) -> float:
-    return base.at_third(row, "seen_r2") - base.at_third(row, "unseen_r2")
+    return base.at_third(row, "seen") - base.at_third(row, "unseen")
 
 
 def gap_slope(number: Callable[[Row], float]) -> Callable[[Results], Evidence]:

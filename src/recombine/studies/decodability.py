@@ -26,8 +26,8 @@ from recombine.lab.statistics import (
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Points, panels, scatter
-from recombine.studies import _hyperteacher as base
-from recombine.studies._hyperteacher import series_over, unseen
+from recombine.studies import _base as base
+from recombine.studies._base import series_over, unseen
 
 
 @dataclass(frozen=True)

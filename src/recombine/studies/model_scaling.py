@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from recombine.encodings import REGISTRY as ENCODINGS
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section
 from recombine.report.figures import Estimates, Panel, dots, panels
-from recombine.studies import _hyperteacher as base
-from recombine.studies._hyperteacher import gap, seen, series_over, unseen
+from recombine.studies import _base as base
+from recombine.studies._base import gap, seen, series_over, unseen
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,11 @@ class ModelScaling(Study):
         "quick": Grid(),
         "standard": Grid(
             "standard", 16, 3, (64, 128, 256, 512, 1024), (0.25, 0.9, 0.95), (2, 4),
-            tuple(ENCODINGS), 5, 256,
+            base.SIX_ENCODINGS, 5, 256,
         ),
         "paper": Grid(
             "paper", 16, 3, (128, 256, 512, 1024, 2048), (0.25, 0.9, 0.95), (2, 4),
-            tuple(ENCODINGS), 3, 1024,
+            base.SIX_ENCODINGS, 3, 1024,
         ),
     }  # fmt: skip
 
@@ -116,7 +115,7 @@ class ModelScaling(Study):
                     f"Unseen R² is higher at width {large} than at {small} {where}, a third of "
                     "the way through training",
                     self._wider(grid, share, small, large,
-                                lambda row: base.at_third(row, "unseen_r2")), above=0.0,
+                                lambda row: base.at_third(row, "unseen")), above=0.0,
                 ),
             ]  # fmt: skip
         found += [
@@ -170,7 +169,7 @@ class ModelScaling(Study):
     @staticmethod
     def _encodings(grid: Grid) -> Callable[[Results], Evidence]:
         def measure(results: Results) -> Evidence:
-            if set(grid.encoding) != set(ENCODINGS):
+            if set(grid.encoding) != set(base.SIX_ENCODINGS):
                 raise NotTested("Needs all six encodings.")
             same = {
                 "width": grid.side_width, "held_out": grid.side_held_out,
@@ -179,7 +178,7 @@ class ModelScaling(Study):
             side = Results([row for row in results.where(**same) if not row.diverged])
             behind = [
                 name for name in grid.encoding
-                if np.mean(side.where(encoding=name).values("generalization", "seen_r2"))
+                if np.mean(side.where(encoding=name).values("generalization", "seen"))
                 < base.SEEN_FLOOR
             ]  # fmt: skip
             if behind:
@@ -190,7 +189,7 @@ class ModelScaling(Study):
             worst = []
             for seed in range(grid.seeds):
                 rows = side.where(seed=seed)
-                if {row.labels["encoding"] for row in rows} == set(ENCODINGS):
+                if {row.labels["encoding"] for row in rows} == set(base.SIX_ENCODINGS):
                     worst.append(min(unseen(row) for row in rows))
             return Evidence.of_values(base.require(np.asarray(worst), "Seeds"))
 

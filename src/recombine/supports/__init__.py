@@ -13,6 +13,8 @@ REGISTRY = {
     "half-disconnected": "recombine.supports.groups:HALF_DISCONNECTED",
     "ring-connected": "recombine.supports.groups:RING_CONNECTED",
     "non-compositional": "recombine.supports.groups:NON_COMPOSITIONAL",
+    "held-out-pairs": "recombine.supports.withheld:HELD_OUT_PAIRS",
+    "few-changed": "recombine.supports.withheld:FEW_CHANGED",
 }
 
 __getattr__, __all__ = lazy(

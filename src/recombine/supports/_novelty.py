@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt32
 from numpy.typing import ArrayLike
 
-from recombine.combinations import blocks
+from recombine.combinations import Slots, blocks
 from recombine.errors import InvalidRequest
+from recombine.supports._triples import MOST_TRIPLES, seen_triples, triples
 from recombine.supports.support import Support
 
 LEVELS = (
@@ -26,7 +26,6 @@ LEVELS = (
 
 UNREACHABLE = -1
 MOST_COMPARISONS = 200_000_000
-_MOST_TRIPLES = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +38,11 @@ class Novelty:
     - `distance`: the longest of the shortest paths between its modules in the co-occurrence
       graph; 0 for a single module, 1 if all pairs were seen, -1 (`UNREACHABLE`) if there is no
       path or a module was never seen.
-    - `nearest`: how many modules to add or take away to reach a seen combination; None if that
-      took too many comparisons.
+    - `nearest`: how many changes away the nearest seen combination is: of `Subsets`, how many
+      modules to add or take away; of `Slots`, how many factors to give another value. None if
+      that took too many comparisons.
     - `level`: an index into `LEVELS`. A single module that training only saw in company has
-      nothing new inside: level 0.
+      nothing new inside: level 0. The module of `Slots` is a value of a factor.
     """
 
     ranks: UInt32[np.ndarray, " n"]
@@ -77,7 +77,7 @@ def novelty(
     usage = np.append(support.usage, np.iinfo(np.int64).max)  # -1, padding, is never the rarest
     unseen = np.pad(support.together == 0, (0, 1))
     apart = np.pad(_paths(support), (0, 1))
-    triples = ~_seen_triples(support)
+    new_triples = _unseen_triples(support)
     count = len(given)
     pairs, threes = np.zeros(count, np.int32), np.zeros(count, np.int32)
     distance, rarest = np.zeros(count, np.int32), np.zeros(count, np.int64)
@@ -89,8 +89,9 @@ def novelty(
             a, b = members[:, i], members[:, j]
             pairs[block] += unseen[a, b]
             distance[block] = np.maximum(distance[block], apart[a, b])
-        for inside, code in _triples(members):
-            threes[block] += inside & triples[code]
+        if new_triples is not None:
+            for inside, number in triples(members):
+                threes[block] += inside & new_triples[number]
     distance[(distance >= far) | (rarest == 0)] = UNREACHABLE
     level = np.select(
         [rarest == 0, distance == UNREACHABLE, pairs > 0, threes > 0], [4, 3, 2, 1], default=0
@@ -116,43 +117,22 @@ def _paths(support: Support) -> Int[np.ndarray, "modules modules"]:
     return np.where(np.isinf(paths), support.space.modules, paths).astype(np.int32)
 
 
-def _triples(
-    members: Int[np.ndarray, "n active"],
-) -> Iterator[tuple[Bool[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
-    """For each way to pick three places: which rows have all three, and the triples' numbers."""
-    wide = members.astype(np.int64)
-    two, three = wide * (wide - 1) // 2, wide * (wide - 1) * (wide - 2) // 6
-    for i, j, k in itertools.combinations(range(members.shape[1]), 3):
-        inside = members[:, k] >= 0  # ascending with -1 at the end, so the last tells for all
-        yield inside, np.where(inside, wide[:, i] + two[:, j] + three[:, k], 0)
-
-
-def _seen_triples(support: Support) -> Bool[np.ndarray, " triples"]:
-    """Which triples of modules training showed together, by colexicographic number."""
-    modules = support.space.modules
-    if math.comb(modules, 3) > _MOST_TRIPLES:
+def _unseen_triples(support: Support) -> Bool[np.ndarray, " triples"] | None:
+    """Which triples training never showed together; None where no combination has three modules."""
+    space = support.space
+    if space.active < 3:
+        return None
+    if math.comb(space.modules, 3) > MOST_TRIPLES:
         raise InvalidRequest(
-            f"novelty keeps a table of all triples, and {modules} modules have "
-            f"{math.comb(modules, 3)}: group the modules into at most 1170"
+            f"novelty keeps a table of all triples, and {space.modules} modules have "
+            f"{math.comb(space.modules, 3)}: group the modules into at most 1170"
         )
-    seen = np.zeros(max(1, math.comb(modules, 3)), bool)
-    if support.space.active < 3:
-        return seen
-    # Only a triple whose pairs were all seen can have been: stop once these are all found.
-    met = support.together > 0
-    a, b, c = np.asarray(list(itertools.combinations(range(modules), 3))).reshape(-1, 3).T
-    possible = int(np.count_nonzero(met[a, b] & met[a, c] & met[b, c]))
-    parts = max(1, len(support.seen) // (1 << 16))
-    for start in range(parts):
-        for inside, code in _triples(support.space.unrank(support.seen[start::parts])):
-            seen[code[inside]] = True
-        if np.count_nonzero(seen) == possible:
-            break
-    return seen
+    found = seen_triples(space, support.seen, support.together > 0)
+    return None if found is None else ~found
 
 
 def _nearest(support: Support, ranks: np.ndarray) -> Int[np.ndarray, " n"]:
-    """The smallest symmetric difference between each combination and any seen one."""
+    """The fewest changes between each combination and any seen one."""
     space = support.space
     nearest = np.full(len(ranks), 2 * space.active, np.int16)
     for block in blocks(len(ranks), 1024):
@@ -163,4 +143,5 @@ def _nearest(support: Support, ranks: np.ndarray) -> Int[np.ndarray, " n"]:
             gap = seen.sum(axis=1) - 2 * (rows @ seen.T)
             best = np.minimum(best, gap.min(axis=1))
         nearest[block] = best + rows.sum(axis=1)
-    return nearest
+    # Another value of a factor takes one module away and adds one, but it is one change.
+    return nearest // 2 if isinstance(space, Slots) else nearest

@@ -9,11 +9,24 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool, Int, UInt32
 
-from recombine.combinations import Space, Subsets, blocks
+from recombine.combinations import Slots, Space, Subsets, blocks
 from recombine.errors import InvalidRequest
 from recombine.supports.support import co_occurrence, component_labels
 
 REDRAWS = 1000
+
+FOR_SLOTS = (
+    "random",
+    "fixed-size",
+    "balanced",
+    "popular",
+    "unpopular",
+    "disconnected",
+    "non-compositional",
+    "held-out-pairs",
+    "few-changed",
+)
+"""The rules that can split tasks of one value per factor; the others need subsets."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,8 @@ class DrawRule(Protocol):
     ) -> Draw: ...
 
 
-def _count(space: Space, held_out: float) -> int:
+def left(space: Space, held_out: float) -> int:
+    """How many combinations are seen when this share is held out."""
     return space.size - int(space.size * held_out)
 
 
@@ -50,7 +64,8 @@ class Rule:
     """One way to split a space: how it draws, when it can, and what it promises.
 
     `count` says how many combinations a held-out share leaves; `draw` gets both. `limits` raises
-    InvalidRequest where the rule does not apply to the space at all.
+    InvalidRequest where the rule does not apply to the space at all. `slots` is the rule for one
+    value per factor, where that is another.
     """
 
     draw: DrawRule
@@ -60,8 +75,14 @@ class Rule:
     random: bool = True  # two seeds differ
     by_share: bool = True  # the held-out share decides how many are seen
     by_count: bool = False  # `count` or `law` may decide it instead
-    count: Callable[[Space, float], int] = _count
+    count: Callable[[Space, float], int] = left
+    exact: bool = True  # False: the share is met as nearly as the rule's shape allows
     version: int = 1  # of what it draws; part of the identity of every cell that uses it
+    slots: Rule | None = None
+
+    def on(self, space: Space) -> Rule:
+        """The rule for this kind of space."""
+        return self if self.slots is None or not isinstance(space, Slots) else self.slots
 
 
 def choose(total: int, count: int, rng: np.random.Generator) -> UInt32[np.ndarray, " count"]:
@@ -108,24 +129,51 @@ def redraw(
     return build(), True
 
 
+def draw_from(
+    pool: UInt32[np.ndarray, " pool"],
+    count: int,
+    rng: np.random.Generator,
+    good: Callable[[UInt32[np.ndarray, " count"]], bool],
+    needed: Callable[[], UInt32[np.ndarray, " needed"]],
+) -> tuple[UInt32[np.ndarray, " count"], bool]:
+    """`count` of an ascending pool that are good, and whether they were built up.
+
+    What is built up is `needed`, and others of the pool at random.
+    """
+
+    def build() -> UInt32[np.ndarray, " count"]:
+        places = np.searchsorted(pool, needed()).astype(np.uint32)
+        return pool[choose_besides(places, len(pool), count, rng)]
+
+    return redraw(lambda: pool[choose(len(pool), count, rng)], good, build)
+
+
 def connecting_limits(space: Space) -> Limits:
     """What every rule needs that promises a connected support."""
-    fewest = space.fewest_connected
+    fewest, slots = space.fewest_connected, isinstance(space, Slots)
+    if fewest is None and slots:
+        raise InvalidRequest(
+            f"one factor alone cannot connect its {space.modules} values: use two factors or more"
+        )
     if fewest is None:
         raise InvalidRequest(
             f"one module at a time cannot connect {space.modules} modules: use active=2 or more"
         )
-    return Limits(
-        least=fewest,
-        why_least=f"connecting {space.modules} modules with at most {space.active} at a time "
-        f"needs at least {fewest}",
+    what = (
+        f"{space.modules} values of {space.active} factors"
+        if slots
+        else f"{space.modules} modules with at most {space.active} at a time"
     )
+    return Limits(fewest, why_least=f"connecting {what} needs at least {fewest}")
 
 
 def subsets_only(space: Space, rule: str) -> Subsets:
     """The space as `Subsets`, for a rule that only makes sense there."""
     if not isinstance(space, Subsets):
-        raise InvalidRequest(f"rule {rule!r} needs subsets of modules; for slots use 'random'")
+        *names, last = (repr(name) for name in FOR_SLOTS)
+        raise InvalidRequest(
+            f"rule {rule!r} needs subsets of modules; for slots use {', '.join(names)} or {last}"
+        )
     if space.active == 1:
         raise InvalidRequest(
             f"rule {rule!r} needs combinations of two modules or more; use active=2 or more"

@@ -14,13 +14,12 @@ from recombine.supports.drawing import (
     Limits,
     Rule,
     among,
-    choose,
-    choose_besides,
     covers,
+    draw_from,
     random_blocks,
-    redraw,
     subsets_only,
 )
+from recombine.supports.factors import DISCONNECTED_SLOTS, NON_COMPOSITIONAL_SLOTS
 
 
 def _crossing(space: Subsets, split: int) -> int:
@@ -53,14 +52,10 @@ def _draw_disconnected(space: Space, held_out: float, count: int, rng: np.random
     halves = np.arange(split), np.arange(split, space.modules)
     within = np.sort(np.concatenate([among(space, half) for half in halves]))
 
-    def build() -> UInt32[np.ndarray, " n"]:
-        rows = [random_blocks(half, space.active, rng) for half in halves]
-        places = np.searchsorted(within, space.rank(np.concatenate(rows))).astype(np.uint32)
-        return within[choose_besides(places, len(within), count, rng)]
+    def needed() -> UInt32[np.ndarray, " n"]:
+        return space.rank(np.concatenate([random_blocks(h, space.active, rng) for h in halves]))
 
-    seen, constructed = redraw(
-        lambda: within[choose(len(within), count, rng)], lambda ranks: covers(space, ranks), build
-    )
+    seen, constructed = draw_from(within, count, rng, lambda ranks: covers(space, ranks), needed)
     return Draw(seen, np.arange(space.modules) >= split, constructed)
 
 
@@ -138,7 +133,11 @@ def _limits_non_compositional(space: Space, held_out: float) -> Limits:
 
 
 DISCONNECTED = Rule(
-    _draw_disconnected, _limits_disconnected, connected=False, count=_count_disconnected
+    _draw_disconnected,
+    _limits_disconnected,
+    connected=False,
+    count=_count_disconnected,
+    slots=DISCONNECTED_SLOTS,
 )
 HALF_DISCONNECTED = Rule(
     _draw_half_disconnected,
@@ -155,4 +154,5 @@ NON_COMPOSITIONAL = Rule(
     covered=False,
     random=False,
     by_share=False,
+    slots=NON_COMPOSITIONAL_SLOTS,
 )

@@ -11,14 +11,13 @@ from recombine.supports.drawing import (
     Limits,
     Rule,
     among,
-    choose,
-    choose_besides,
     connecting_limits,
     covers,
+    draw_from,
     random_blocks,
-    redraw,
     subsets_only,
 )
+from recombine.supports.factors import POPULAR_SLOTS, UNPOPULAR_SLOTS
 
 
 def _draw_popular(space: Space, held_out: float, count: int, rng: np.random.Generator) -> Draw:
@@ -38,17 +37,13 @@ def _draw_popular(space: Space, held_out: float, count: int, rng: np.random.Gene
     others = np.arange(n + 1, space.modules)
     more = np.sort(among(space, others, besides=(n,)))
 
-    def build() -> UInt32[np.ndarray, " n"]:
+    def needed() -> UInt32[np.ndarray, " n"]:
         rows = random_blocks(others, space.active - 1, rng)
-        star = space.rank(np.pad(rows, ((0, 0), (1, 0)), constant_values=n))
-        places = np.searchsorted(more, star).astype(np.uint32)
-        return more[choose_besides(places, len(more), wanted, rng)]
+        return space.rank(np.pad(rows, ((0, 0), (1, 0)), constant_values=n))
 
     # All share module n, so that covering the others also connects them.
-    chosen, constructed = redraw(
-        lambda: more[choose(len(more), wanted, rng)],
-        lambda ranks: n > 0 or covers(space, ranks),
-        build,
+    chosen, constructed = draw_from(
+        more, wanted, rng, lambda ranks: n > 0 or covers(space, ranks), needed
     )
     return Draw(np.concatenate([popular, chosen]), constructed=constructed)
 
@@ -118,6 +113,6 @@ def _core_limits(space: Subsets, smallest: int) -> Limits:
 
 _SMALLEST_CORE = 2
 
-POPULAR = Rule(_draw_popular, _limits_popular)
-UNPOPULAR = Rule(_draw_unpopular, _limits_unpopular, random=False)
+POPULAR = Rule(_draw_popular, _limits_popular, slots=POPULAR_SLOTS)
+UNPOPULAR = Rule(_draw_unpopular, _limits_unpopular, random=False, slots=UNPOPULAR_SLOTS)
 MINIMAL = Rule(_draw_minimal, _limits_minimal, random=False)

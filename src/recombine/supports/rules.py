@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recombine._lazy import load
-from recombine.combinations import Space, Subsets, subset_count
+from recombine.combinations import Slots, Space, Subsets, subset_count
 from recombine.errors import InvalidRequest, unknown
 from recombine.supports import REGISTRY
 from recombine.supports.drawing import Rule
@@ -39,7 +39,8 @@ class SupportRule:
     """Which combinations training sees: a rule by name, its held-out share, and its options.
 
     `count`, or `law` (a name in `LAWS`), fixes the number of seen combinations instead of the
-    share; 'fixed-size' needs one of them, 'balanced' takes one.
+    share; 'fixed-size' needs one of them, 'balanced' takes one. 'held-out-pairs' and 'few-changed'
+    come as near to the share as whole pairs and whole numbers of changes can.
 
     >>> support = SupportRule("random", held_out=0.25).build(Subsets(16, 3), seed=0)
     >>> len(support.seen), len(support.held_out), support.connected
@@ -53,31 +54,28 @@ class SupportRule:
 
     def seen_count(self, space: Space) -> int | None:
         """How many combinations training will see; None where the rule's own shape decides."""
-        rule = self._rule()
-        if self.law is not None:
-            return LAWS[self.law](space)
-        if self.count is not None:
-            return self.count
-        return rule.count(space, self.held_out) if rule.by_share else None
+        return self._asked(space) if self._rule(space).exact else None
 
     @property
     def version(self) -> int:
         """The version of the rule: another draw is another support."""
-        return self._rule().version if self.rule in REGISTRY else 1
+        return load(REGISTRY[self.rule]).version if self.rule in REGISTRY else 1
 
     def check(self, space: Space) -> None:
         """Refuses what cannot be, before any work, with the reason and the nearest that can."""
-        rule = self._rule()
+        rule = self._rule(space)
         self._check_options(rule, space)
         limits = rule.limits(space, self.held_out)
-        count = self.seen_count(space)
+        count = self._asked(space)
         if count is None:
             return
         most = space.size - 1 if limits.most is None else limits.most
         if limits.least > most:
+            slots = isinstance(space, Slots)
             raise InvalidRequest(
                 f"rule {self.rule!r} leaves nothing held out of {space.size} combinations: "
-                f"{limits.why_least}; use more modules, or more at a time"
+                f"{limits.why_least}; use more "
+                f"{'values, or more factors' if slots else 'modules, or more at a time'}"
             )
         if not limits.least <= count <= most:
             few = count < limits.least
@@ -106,13 +104,22 @@ time needs at least 8: use held-out 0.989 or less
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise InvalidRequest(f"seed={seed!r}: expected a whole number of 0 or more")
         rng = np.random.Generator(np.random.Philox(key=int(seed)))
-        draw = self._rule().draw(space, self.held_out, self.seen_count(space) or 0, rng)
+        draw = self._rule(space).draw(space, self.held_out, self._asked(space) or 0, rng)
         return Support(space, np.sort(draw.seen), self.rule, draw.groups, draw.constructed)
 
-    def _rule(self) -> Rule:
+    def _rule(self, space: Space) -> Rule:
         if self.rule not in REGISTRY:
             raise unknown("support rule", str(self.rule), REGISTRY)
-        return load(REGISTRY[self.rule])
+        return load(REGISTRY[self.rule]).on(space)
+
+    def _asked(self, space: Space) -> int | None:
+        """How many combinations the request would let training see, where it says so."""
+        rule = self._rule(space)
+        if self.law is not None:
+            return LAWS[self.law](space)
+        if self.count is not None:
+            return self.count
+        return rule.count(space, self.held_out) if rule.by_share else None
 
     def _check_options(self, rule: Rule, space: Space) -> None:
         share = self.held_out
@@ -158,6 +165,6 @@ time needs at least 8: use held-out 0.989 or less
         digits = max(3, len(str(size)))
         start = math.floor((size - bound) / size * 10**digits)
         shares = [round(start / 10**digits + n / 10**digits, digits) for n in range(4)]
-        rule = self._rule()
+        rule = self._rule(space)
         share = next((f for f in shares if rule.count(space, f) == bound), shares[0 if few else 1])
         return given, f"held-out {share} or {'less' if few else 'more'}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,13 +12,20 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt32
 from numpy.typing import ArrayLike
 
-from recombine.combinations import Space, blocks
+from recombine.combinations import Slots, Space, blocks
 from recombine.errors import InvalidRequest
+from recombine.supports._triples import MOST_TRIPLES, seen_triples, triangles
+
+_MOST_LOOKS = 10**8
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
     """Which combinations of a space training sees; all others are held out.
+
+    Where tasks take one value per factor (`Slots`), a module is a value of a factor: covered means
+    that every value of every factor was seen, connected that values which were seen together link
+    all of them.
 
     `groups` tells the side of each module where a rule cuts the modules in two. `constructed` is
     True where drawing at random found no connected set and one was built up instead, so that the
@@ -85,6 +94,41 @@ class Support:
         """Whether training uses every module and links them all through shared combinations."""
         return self.covered and int(self.components.max()) == 0
 
+    @property
+    def unseen_pairs(self) -> Int[np.ndarray, "pairs 2"]:
+        """The pairs of modules that the space can make and training never showed together."""
+        return np.argwhere(_pairs(self.space) & (self.together == 0))
+
+    @property
+    def pair_coverage(self) -> float | None:
+        """The share of the pairs that the space can make which training showed.
+
+        None if it can make no pair.
+        """
+        pairs = int(np.count_nonzero(_pairs(self.space)))
+        return 1 - len(self.unseen_pairs) / pairs if pairs else None
+
+    @cached_property
+    def triple_coverage(self) -> float | None:
+        """The share of the triples that the space can make which training showed.
+
+        None if it can make no triple, or if counting them takes too long.
+        """
+        space = self.space
+        possible = triangles(space.together > 0) if space.active >= 3 else 0
+        if not possible or math.comb(space.modules, 3) > MOST_TRIPLES:
+            return None
+        found = seen_triples(space, self.seen, self.together > 0, _MOST_LOOKS)
+        return None if found is None else int(np.count_nonzero(found)) / possible
+
+    @cached_property
+    def usage_by_factor(self) -> list[list[int]] | None:
+        """The usage of each value of each factor; None where there are no factors."""
+        if not isinstance(self.space, Slots):
+            return None
+        values = np.split(self.usage, self.space.starts[1:])
+        return [usage.tolist() for usage in values]
+
     @cached_property
     def held_out_by_size(self) -> dict[int, int]:
         """How many held-out combinations there are of each number of modules."""
@@ -100,7 +144,9 @@ class Support:
 
     def summary(self) -> dict[str, Any]:
         """Everything above as plain numbers and lists, ready for JSON."""
-        pairs = np.triu(self.space.together > 0, 1)
+        factors: dict[str, Any] = {}
+        if isinstance(self.space, Slots):
+            factors = {"levels": list(self.space.levels), "usage_by_factor": self.usage_by_factor}
         return {
             "rule": self.rule,
             "constructed": self.constructed,
@@ -115,21 +161,46 @@ class Support:
             "connected": self.connected,
             "components": self.components.tolist(),
             "usage": self.usage.tolist(),
-            "unseen_pairs": int(np.count_nonzero(pairs & (self.together == 0))),
+            **factors,
+            "unseen_pairs": len(self.unseen_pairs),
+            "pair_coverage": self.pair_coverage,
+            "triple_coverage": self.triple_coverage,
             "latent_rank": self.latent_rank,
             "groups": None if self.groups is None else self.groups.astype(int).tolist(),
         }
+
+
+def _pairs(space: Space) -> Bool[np.ndarray, "modules modules"]:
+    """Which pairs of modules the space can make, the smaller number first."""
+    return np.triu(space.together > 0, 1)
 
 
 def co_occurrence(space: Space, ranks: ArrayLike) -> Int[np.ndarray, "modules modules"]:
     """In how many of these combinations two modules meet; the diagonal counts each module."""
     ranks = np.asarray(ranks)
     counts = np.zeros((space.modules, space.modules), np.int64)
+    # Few of many modules: numbering the pairs beats a product of rows that are nearly all zero.
+    sparse = space.modules**2 > 20 * space.active * (space.active + 1)
     for block in blocks(len(ranks)):
+        if sparse:
+            counts += _pairs_in(space.unrank(ranks[block]), space.modules)
+            continue
         # Exact: a block has fewer rows than the 2**24 up to which float32 counts without gaps.
         rows = space.indicator(ranks[block]).astype(np.float32)
         counts += (rows.T @ rows).astype(np.int64)
     return counts
+
+
+def _pairs_in(
+    members: Int[np.ndarray, "n active"], modules: int
+) -> Int[np.ndarray, "modules modules"]:
+    """In how many rows two modules meet, for rows that are ascending and padded with -1."""
+    wide = np.where(members < 0, modules, members).astype(np.int64)  # padding counts in a margin
+    counts = np.zeros((modules + 1) ** 2, np.int64)
+    for i, j in itertools.combinations_with_replacement(range(members.shape[1]), 2):
+        counts += np.bincount(wide[:, i] * (modules + 1) + wide[:, j], minlength=len(counts))
+    upper = counts.reshape(modules + 1, modules + 1)[:-1, :-1]
+    return upper + np.triu(upper, 1).T
 
 
 def component_labels(adjacent: Bool[np.ndarray, "modules modules"]) -> Int[np.ndarray, " modules"]:

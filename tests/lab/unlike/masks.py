@@ -14,13 +14,9 @@ from jaxtyping import Array
 from recombine.families.hyperteacher import Hyperteacher
 from recombine.lab.identity import node_id
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
+from recombine.learners._tasks import draw_content, model_shapes
 from recombine.learners.optimiser import Trained, descend, start
-from recombine.learners.supervised import (
-    Supervised,
-    SupervisedProgram,
-    draw_content,
-    model_shapes,
-)
+from recombine.learners.supervised import Supervised, SupervisedProgram
 from recombine.models.layers import Mask, named_layers, wrap
 from recombine.models.mlp import MLP, MLPModel
 from recombine.seeds import Seeds, key_at, stream

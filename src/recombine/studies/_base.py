@@ -1,22 +1,25 @@
-"""What the hyperteacher studies share: how a cell is put together, and how rows become figures."""
+"""What studies of task families share: how a cell is put together, and how rows become figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from recombine._lazy import load
 from recombine.encodings import REGISTRY as ENCODINGS
+from recombine.encodings._encoding import Encoding
 from recombine.errors import unknown
+from recombine.families._family import Family
 from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments._instrument import Instrument
 from recombine.instruments.generalization import Generalization
 from recombine.lab.statistics import matched, mean_interval
 from recombine.lab.study import Cell, NotTested, Results, Row
 from recombine.learners.supervised import Supervised
+from recombine.models._model import Model
 from recombine.models.mlp import MLP
 from recombine.report.document import Table
 from recombine.report.figures import Series
@@ -24,6 +27,11 @@ from recombine.seeds import Seeds
 from recombine.supports import SupportRule
 
 SOURCE = "Redhardt, Akram and Schug, Scaling can lead to compositional generalization, 2025"
+
+# The encodings of the paper, which every family with an even number of modules can be told in.
+SIX_ENCODINGS = (
+    "identity", "orthogonal", "tokens", "invertible-network", "interval-shuffle", "few-shot",
+)  # fmt: skip
 
 # A cell whose seen score is below this has not learnt its training tasks: it is undertrained and
 # speaks neither for nor against generalization.
@@ -40,7 +48,9 @@ class Training:
     samples: int = 16
     evaluations: int = 10
     teacher: int = 16  # inputs, hidden units and outputs of the teacher
-    matched: float = 0.95  # the seen R² at which learning curves are compared
+    matched: float = 0.95  # the seen score at which learning curves are compared
+    weight_decay: float = 3e-3
+    schedule: Literal["constant", "cosine"] = "constant"
 
 
 # Small teachers, small steps at a higher rate: on two CPU cores the effect must show within two
@@ -74,42 +84,57 @@ def cell(
     **labels: Any,
 ) -> Cell:
     """A cell of the hyperteacher studies: everything is drawn anew for each seed."""
-    if encoding not in ENCODINGS:
-        raise unknown("encoding", encoding, ENCODINGS)
-    learner = Supervised(
-        family=Hyperteacher(
-            modules=modules,
-            active=active,
-            input_units=training.teacher,
-            hidden=(training.teacher,),
-            output_units=training.teacher,
-        ),
-        support=SupportRule(rule=rule, held_out=held_out),
-        encoding=load(ENCODINGS[encoding])(),
-        model=MLP(width=width, depth=depth),
-        seeds=Seeds.all(seed),
-        training_steps=training.steps,
-        tasks=training.tasks,
-        samples=training.samples,
-        learning_rate=training.learning_rate,
-        evaluation_every=max(10, training.steps // training.evaluations // 10 * 10),
-    )
+    teacher = Hyperteacher(
+        modules=modules, active=active, input_units=training.teacher,
+        hidden=(training.teacher,), output_units=training.teacher,
+    )  # fmt: skip
     known = {
         "modules": modules, "active": active, "width": width, "depth": depth, "rule": rule,
         "held_out": held_out, "encoding": encoding, "seed": seed,
-        "parameters": learner.model.parameters(
-            learner.encoding.size(learner.family), training.teacher, training.teacher
-        ),
     }  # fmt: skip
-    return Cell(learner, {**known, **labels}, instruments)
+    return family_cell(
+        training, teacher, SupportRule(rule=rule, held_out=held_out),
+        encoding_named(encoding), MLP(width=width, depth=depth), seed, instruments,
+        {**known, **labels},
+    )  # fmt: skip
+
+
+def encoding_named(name: str) -> Encoding:
+    """An encoding with its defaults."""
+    if name not in ENCODINGS:
+        raise unknown("encoding", name, ENCODINGS)
+    return load(ENCODINGS[name])()
+
+
+def family_cell(
+    training: Training, family: Family, support: SupportRule, encoding: Encoding, model: Model,
+    seed: int, instruments: tuple[Instrument, ...], labels: Mapping[str, Any],
+) -> Cell:  # fmt: skip
+    """A network learning any family; everything is drawn anew for each seed."""
+    learner = Supervised(
+        family=family,
+        support=support,
+        encoding=encoding,
+        model=model,
+        seeds=Seeds.all(seed),
+        training_steps=training.steps,
+        tasks=training.tasks,
+        samples=training.samples if family.horizon == 1 else family.horizon,
+        learning_rate=training.learning_rate,
+        weight_decay=training.weight_decay,
+        schedule=training.schedule,
+        evaluation_every=max(10, training.steps // training.evaluations // 10 * 10),
+    )
+    sizes = (encoding.size(family), family.input_size, family.output_size)
+    return Cell(learner, {**labels, "parameters": model.parameters(*sizes)}, instruments)
 
 
 def seen(row: Row) -> float:
-    return row.value("generalization", "seen_r2")
+    return row.value("generalization", "seen")
 
 
 def unseen(row: Row) -> float:
-    return row.value("generalization", "unseen_r2")
+    return row.value("generalization", "unseen")
 
 
 def gap(row: Row) -> float:
@@ -136,8 +161,8 @@ def at_third(row: Row, metric: str) -> float:
 
 
 def unseen_at_matched(row: Row, at: float) -> float:
-    """Unseen R² when the learning curve first reached a seen R² of `at`; NaN if it never did."""
-    return matched(row.curve("seen_r2")[1], row.curve("unseen_r2")[1], at)
+    """Unseen score when the learning curve first reached a seen score of `at`, or NaN."""
+    return matched(row.curve("seen")[1], row.curve("unseen")[1], at)
 
 
 def require(values: np.ndarray, what: str, least: int = 2) -> np.ndarray:
@@ -174,32 +199,34 @@ def series_over(results: Results, x: str, number: Callable[[Row], float], name: 
     return Series(name, xs, ys, lows, highs)
 
 
-def score_table(results: Results, by: Sequence[str], title: str = "Scores") -> Table:
+def score_table(
+    results: Results, by: Sequence[str], title: str = "Scores", metric: str = "R²"
+) -> Table:
     """Seen, unseen and gap for each setting, with intervals and the untrained twin."""
     rows: list[list[Any]] = []
     for setting in sorted({tuple(row.labels[name] for name in by) for row in results}):
         chosen = results.where(**dict(zip(by, setting, strict=True)))
         cells: list[Any] = list(setting)
-        for name in ("seen_r2", "unseen_r2", "gap"):
+        for name in ("seen", "unseen", "gap"):
             values = chosen.values("generalization", name)
             cells.append(interval_text(values))
-        twin = chosen.values("generalization", "unseen_r2", "untrained")
+        twin = chosen.values("generalization", "unseen", "untrained")
         cells.append(float(np.mean(twin)) if twin.size else None)
         cells += [len(chosen), chosen.diverged]
-        fitted = chosen.values("generalization", "seen_r2")
+        fitted = chosen.values("generalization", "seen")
         notes = ["undertrained"] if fitted.size and fitted.mean() < SEEN_FLOOR else []
         if chosen.diverged:
             everyone = [unseen(row) for row in chosen if np.isfinite(unseen(row))]
             mean = f"{np.mean(everyone):.3g}" if everyone else "none finite"
-            notes.append(f"mean unseen R² with diverged members: {mean}")
+            notes.append(f"mean unseen {metric} with diverged members: {mean}")
         cells.append("; ".join(notes))
         rows.append(cells)
     columns = [
         *(name.replace("_", " ") for name in by),
-        "seen R²",
-        "unseen R²",
+        f"seen {metric}",
+        f"unseen {metric}",
         "gap",
-        "untrained unseen R²",
+        f"untrained unseen {metric}",
         "cells",
         "diverged",
         "note",
@@ -207,7 +234,7 @@ def score_table(results: Results, by: Sequence[str], title: str = "Scores") -> T
     return Table(
         title, columns, rows,
         "Means with 95 % intervals over seeds; diverged members are counted, not averaged. "
-        f"Undertrained: mean seen R² below {SEEN_FLOOR}.",
+        f"Undertrained: mean seen {metric} below {SEEN_FLOOR}.",
     )  # fmt: skip
 
 
