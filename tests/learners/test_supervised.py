@@ -211,6 +211,18 @@ def test_a_member_that_diverges_is_flagged_and_leaves_its_mates_untouched(three,
         )
 
 
+def test_an_annealed_rate_falls_to_nothing_and_a_constant_one_does_not():
+    annealed = replace(TINY, schedule="cosine")
+    almost, whole = population(TINY, annealed, steps=50), population(TINY, annealed)
+    moved = [
+        max(np.abs(now[name] - before[name]).max() for name in now)
+        for before, now in ((member(almost, i), member(whole, i)) for i in (0, 1))
+    ]
+    # Ten steps of at most `rate` each; on the last sixth of half a cosine the mean rate is 2 %.
+    assert moved[0] > 0.3 * TINY.learning_rate
+    assert moved[1] < 0.6 * TINY.learning_rate and moved[1] < 0.2 * moved[0]
+
+
 def test_a_population_of_diverged_members_stops():
     trained = population(replace(TINY, learning_rate=1e6, training_steps=10_000))
     assert trained.t < 10_000 and not trained.running()

@@ -144,6 +144,13 @@ def _numbers(text: str) -> tuple[int, ...]:
         ) from None
 
 
+def construct(chosen: Namespace) -> None:
+    from recombine.cli.constructing import document, lines
+
+    found = document(chosen)
+    _print(chosen, found, lines(found))
+
+
 def doctor(chosen: Namespace) -> None:
     from recombine.cli.checkup import document, lines
 

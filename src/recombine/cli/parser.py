@@ -115,6 +115,27 @@ def build() -> argparse.ArgumentParser:
     made.add_argument("--law", default=None, help="how that number grows with the modules")
     made.add_argument("--seed", type=int, default=0)
 
+    made = command(
+        "construct", "Writes a teacher down as a network, without training.",
+        "recombine construct hyperteacher --modules 16 --active 3 --tolerance .05",
+    )  # fmt: skip
+    made.add_argument("family", help="hyperteacher or additive")
+    made.add_argument("--modules", type=int, default=16)
+    made.add_argument("--active", type=int, default=3, help="at most so many modules at a time")
+    made.add_argument("--units", type=int, default=16,
+                      help="the teacher's inputs, hidden units and outputs")  # fmt: skip
+    made.add_argument("--tolerance", type=float, default=None,
+                      help="no answer may be off by more (default: 16 segments)")  # fmt: skip
+    made.add_argument("--segments", type=int, default=None,
+                      help="pieces of each square, instead of a tolerance")  # fmt: skip
+    made.add_argument("--method", default="segments", help="segments, or depth for fewer neurons")
+    made.add_argument("--encoding", default="identity", help="how the network is told its task")
+    made.add_argument("--seed", type=int, default=0, help="which teacher")
+    made.add_argument("--samples", type=int, default=4_000, help="tasks on which it is measured")
+    made.add_argument("--memory", type=float, default=None, metavar="GB",
+                      help="room for the weights (default: a quarter of what is free)")  # fmt: skip
+    made.add_argument("--to", default=None, metavar="FILE", help="a safetensors file to save it in")
+
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
     made.add_argument("--quiet", action="store_true", help="no progress")
 

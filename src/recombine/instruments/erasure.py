@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from recombine.errors import NotApplicable
@@ -68,7 +67,7 @@ class Erasure(Instrument):
     ) -> tuple[np.ndarray, np.ndarray]:
         latents = subject.latents(batch)
         width = subject.widths[f"layer{self.layer}/after"]
-        hidden = np.asarray(subject.hidden(batch, self.layer))
+        hidden = subject.hidden(batch, self.layer)
         padding = hidden.shape[-1] - width
         features = hidden[..., :width].astype(np.float64)
         samples = batch.targets.shape[1]
@@ -77,7 +76,7 @@ class Erasure(Instrument):
         targets, rest = batch.targets[self.rows :], features[self.rows :]
 
         def scored(hidden: np.ndarray) -> dict[str, np.ndarray]:
-            return subject.score(subject.answer_from(self.layer, jnp.asarray(hidden)), targets)
+            return subject.score(subject.answer_from(self.layer, hidden), targets)
 
         before = scored(hidden[self.rows :])
         whole = float(before["variance"].mean())

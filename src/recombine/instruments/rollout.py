@@ -20,7 +20,7 @@ from recombine.instruments.supervised_subject import SupervisedSubject, in_batch
 from recombine.seeds import host_seed, key_at, stream
 
 if TYPE_CHECKING:
-    from recombine.learners._tasks import Batch
+    from recombine.learners._tasks import Batch, TaskProgram
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,10 @@ class Rollout(Instrument):
 
     @staticmethod
     def _play(subject: SupervisedSubject, batch: Batch) -> np.ndarray:
-        family, looks_back = subject.program.family, subject.looks_back
-        return np.asarray(in_batches(
-            lambda part: _earned(
-                family, looks_back, subject.arrays["family"], subject.model, part.codes,
-                part.latents, first_states(part.inputs),
-            ), batch,
-        ))  # fmt: skip
+        program, looks_back = subject.program, subject.looks_back
+        return in_batches(
+            lambda part: _earned(program, looks_back, subject.arrays, subject.model, part), batch
+        )
 
     @staticmethod
     def _guides(subject: SupervisedSubject, batch: Batch, words: Any) -> np.ndarray:
@@ -86,7 +83,7 @@ class Rollout(Instrument):
             first = first_states(part.inputs)
             return _guided(family, content, part.latents, first, part.targets, words)
 
-        return np.asarray(in_batches(play, batch)).T
+        return in_batches(play, batch).T
 
 
 def first_states(states: Any) -> Any:
@@ -96,25 +93,30 @@ def first_states(states: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _earned(
-    family: World, looks_back: bool, content: Any, model: Any, codes: Array, latents: Array,
-    states: Any,
-) -> Float[Array, "task"]:  # fmt: skip
+    program: TaskProgram, looks_back: bool, arrays: Any, model: Any, batch: Batch
+) -> Float[Array, "task"]:
     """The return of a network that acts on what it sees (and, if it can, on what it saw)."""
-    steps = family.horizon
-    length = steps if looks_back else 1
+    family, content = program.family, arrays["family"]
+    assert isinstance(family, World)
+    length = family.horizon if looks_back else 1
 
     def step(carry: tuple[Any, Any, Array], t: Array) -> tuple[tuple[Any, Any, Array], None]:
         states, history, earned = carry
         place = t if looks_back else 0
-        seen = family.observe(content, states)
-        history = jax.lax.dynamic_update_index_in_dim(history, seen, place, axis=1)
-        answers = jax.lax.dynamic_index_in_dim(model(codes, history), place, axis=1, keepdims=False)
-        states, reward = family.act(content, latents, states, jnp.argmax(answers, axis=-1))
+        history = jax.tree.map(
+            lambda past, now: jax.lax.dynamic_update_index_in_dim(past, now, place, axis=1),
+            history, states,
+        )  # fmt: skip
+        answers = program.answer(arrays, model, batch._replace(inputs=history))
+        action = jnp.argmax(answers, axis=-1)
+        action = jax.lax.dynamic_index_in_dim(action, place, axis=1, keepdims=False)
+        states, reward = family.act(content, batch.latents, states, action)
         return (states, history, earned + family.discount**t * reward), None
 
-    empty = jnp.zeros((codes.shape[0], length, family.input_size))
-    start = (states, empty, jnp.zeros(codes.shape[0]))
-    (_, _, earned), _ = jax.lax.scan(step, start, jnp.arange(steps))
+    first = first_states(batch.inputs)
+    history = jax.tree.map(lambda leaf: jnp.stack([leaf] * length, axis=1), first)
+    start = (first, history, jnp.zeros(batch.codes.shape[0]))
+    (_, _, earned), _ = jax.lax.scan(step, start, jnp.arange(family.horizon))
     return earned
 
 

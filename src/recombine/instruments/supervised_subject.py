@@ -77,17 +77,13 @@ class SupervisedSubject(Subject):
     def draw(self, ranks: np.ndarray, stream_name: str, samples: int | None = None) -> Batch:
         """Fresh tasks of the given combinations from a stream no training step ever uses."""
         words = stream(self.learner.seeds.evaluation, stream_name)
-        if self.program.family.horizon > 1:
-            samples = None  # an episode is as long as it is
-        parts = []
-        for start in range(0, len(ranks), BATCH):
-            part = np.asarray(ranks[start : start + BATCH], np.uint32)
-            full = np.resize(part, BATCH)  # the tail is repeated up to a whole batch, then cut
-            drawn = _draw(
-                self.program, samples or self.program.samples, self.arrays, full, words, start
-            )
-            parts.append(jax.tree.map(lambda array, n=part.size: array[:n], drawn))
-        return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
+        if self.program.family.horizon > 1 or samples is None:
+            samples = self.program.samples  # an episode is as long as it is
+        starts = iter(range(0, len(ranks), BATCH))
+        return in_batches(
+            lambda part: _draw(self.program, samples, self.arrays, part, words, next(starts)),
+            np.asarray(ranks, np.uint32),
+        )
 
     def latents(self, batch: Batch) -> np.ndarray:
         return np.asarray(batch.latents[:, : self.learner.family.modules])
@@ -95,12 +91,12 @@ class SupervisedSubject(Subject):
     def codes(self, batch: Batch) -> np.ndarray:
         return np.asarray(batch.codes[:, : self.learner.encoding.size(self.learner.family)])
 
-    def answer(self, inputs: Batch, key: Any = None) -> Array:
+    def answer(self, inputs: Batch, key: Any = None) -> np.ndarray:
         return in_batches(lambda part: _answer(self.program, self.arrays, self.model, part), inputs)
 
-    def score(self, answers: Array, targets: Array) -> dict[str, np.ndarray]:
+    def score(self, answers: Any, targets: Any) -> dict[str, np.ndarray]:
         """Per-task numbers, as the family scores."""
-        return jax.tree.map(np.asarray, jax.vmap(self.program.family.score)(answers, targets))
+        return in_batches(lambda part: _score(self.program, *part), (answers, targets))
 
     def activations(self, inputs: Batch) -> dict[str, np.ndarray]:
         """One row per task: the vectors at its probed input, by layer, and the `code` itself."""
@@ -120,27 +116,32 @@ class SupervisedSubject(Subject):
         """Whether an answer may depend on the samples before it."""
         return self.learner.network is not None and self.learner.network.looks_back
 
-    def hidden(self, inputs: Batch, layer: int) -> Array:
+    def hidden(self, inputs: Batch, layer: int) -> np.ndarray:
         """All that hidden layer `layer` hands on (padded width)."""
         return in_batches(
             lambda part: _hidden(self.program, layer, self.arrays, self.model, part), inputs
         )
 
-    def answer_from(self, layer: int, hidden: Array) -> Array:
+    def answer_from(self, layer: int, hidden: np.ndarray) -> np.ndarray:
         """The answers if that layer had given `hidden`."""
-        return _continue(layer, self.model, hidden)
+        return in_batches(lambda part: _continue(layer, self.model, part), hidden)
 
 
-def in_batches(function: Callable[[Batch], Any], batch: Batch) -> Any:
-    """In pieces of one size, the last one filled up by repetition, so that one program serves."""
-    total = batch.codes.shape[0]
+def in_batches(function: Callable[[Any], Any], rows: Any) -> Any:
+    """A function of rows applied in pieces of one size, the last one filled up by repetition.
+
+    One compiled program then serves any number of rows; cutting and joining happen on the host,
+    where a new length compiles nothing.
+    """
+    rows = jax.tree.map(np.asarray, rows)
+    total = len(jax.tree.leaves(rows)[0])
     parts = []
     for start in range(0, total, BATCH):
-        rows = np.minimum(np.arange(start, start + BATCH), total - 1)
-        part = jax.tree.map(lambda leaf, rows=rows: leaf[rows], batch)
+        index = np.minimum(np.arange(start, start + BATCH), total - 1)
+        part = jax.tree.map(lambda leaf, index=index: leaf[index], rows)
         left = min(BATCH, total - start)
-        parts.append(jax.tree.map(lambda leaf, n=left: leaf[:n], function(part)))
-    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
+        parts.append(jax.tree.map(lambda leaf, n=left: np.asarray(leaf)[:n], function(part)))
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
 def supervised(subject: Subject, instrument: str) -> SupervisedSubject:
@@ -158,6 +159,11 @@ def _draw(
     program: TaskProgram, samples: int, arrays: Any, ranks: Array, words: Array, start: int
 ) -> Batch:
     return program.batch(arrays, ranks, key_at(words, start), samples)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _score(program: TaskProgram, answers: Array, targets: Array) -> dict[str, Array]:
+    return jax.vmap(program.family.score)(answers, targets)
 
 
 @functools.partial(jax.jit, static_argnums=0)

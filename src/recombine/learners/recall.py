@@ -41,7 +41,6 @@ class RecallProgram(TaskProgram):
     """Each step writes down the tasks of its batch that the table does not have yet."""
 
     entries: int = 4096
-    method: str = "nearest"
 
     def init(self, arrays: dict[str, Any], key: Any) -> Remembered:
         codes = jnp.full((self.entries, self.encoding.size(self.family)), FAR)
@@ -93,9 +92,7 @@ class RecallProgram(TaskProgram):
         answers = jax.vmap(lambda z, x: self.family.targets(arrays["family"], z, x))(
             model.latents[nearest], batch.inputs
         )
-        if self.method == "exact":
-            answers = jnp.where(known[:, None, None], answers, 0.0)
-        return answers
+        return jnp.where((known | arrays["guesses"])[:, None, None], answers, 0.0)
 
     def evaluate(self, arrays: dict[str, Any], state: Remembered) -> dict[str, Any]:
         found = super().evaluate(arrays, state)
@@ -109,6 +106,9 @@ class Recall(TaskLearner):
     `method` "nearest" is the nearest neighbour; "exact" is the memoriser, which knows the tasks
     in its table and no other. What a table needs to hold, against what a network needs, is the
     price of not composing. Each step meets `tasks` tasks; a full table takes no more.
+
+    >>> Recall(method="exact", entries=512).size
+    16384
     """
 
     version: ClassVar[int] = 1
@@ -139,7 +139,7 @@ class Recall(TaskLearner):
     def natural(self, precision: str = "float32") -> RecallProgram:
         return RecallProgram(
             self.family, self.encoding, self.tasks, self.samples, self.evaluation_tasks,
-            precision, self.entries, self.method,
+            precision, self.entries,
         )  # fmt: skip
 
     def program(self, precision: str = "float32") -> RecallProgram:
@@ -148,4 +148,6 @@ class Recall(TaskLearner):
         return replace(natural, family=family)
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
-        return Arrays(member={**self.task_arrays(), "steps": np.int32(self.steps)})
+        # An array, so that both methods share one program.
+        own = {"steps": np.int32(self.steps), "guesses": np.bool_(self.method == "nearest")}
+        return Arrays(member={**self.task_arrays(), **own})
