@@ -133,6 +133,21 @@ def test_every_command_that_reads_prints_json_when_asked(recombine, store, tmp_p
         "report": ("report", *SMOKE, *at, "--to", tmp_path / "to"),
         "show": ("show", cell[:8], *at),
         "coverage": ("coverage", "--modules", "6", "--active", "2"),
+        "coverage of factors": ("coverage", "--levels", "2,3,3", "--rule", "held-out-pairs"),
+        "construct": (
+            "construct",
+            "hyperteacher",
+            "--modules",
+            "4",
+            "--active",
+            "2",
+            "--units",
+            "3",
+            "--segments",
+            "4",
+            "--samples",
+            "64",
+        ),
         "bundle": ("bundle", tmp_path / "b.zip", *at),
         "import": ("import", tmp_path / "b.zip", "--store", tmp_path / "other"),
         "store du": ("store", "du", *at),
@@ -149,6 +164,7 @@ def test_every_command_that_reads_prints_json_when_asked(recombine, store, tmp_p
         assert code == 0 and out.strip() and not out.startswith("{"), name
     assert found["plan"]["cells"] == found["status of a study"]["cells"]["done"] == 4
     assert found["show"]["cell"] == cell
+    assert found["coverage of factors"]["levels"] == [2, 3, 3]
     assert found["run"]["finished"] and Path(found["report"]["page"]).is_file()
     assert next(study["name"] for study in found["list"]["studies"]) == "data-scaling"
     assert "smoke" in found["list"]["studies"][0]["verdict"]

@@ -17,6 +17,8 @@ from recombine.instruments import (
     REGISTRY,
     Decodability,
     Erasure,
+    Exactness,
+    FunctionDecoder,
     Generalization,
     Reading,
     Rollout,
@@ -45,6 +47,8 @@ SMALL = {
     "generalization": Generalization(combinations=20, draws=16),
     "decodability": Decodability(rows=640, features=64, published_rows=256),
     "erasure": Erasure(rows=256),
+    "exactness": Exactness(tasks=64, samples=4),
+    "function-decoder": FunctionDecoder(tasks=64, inputs=8),
 }
 WORLDLY = {"rollout": Rollout(combinations=16, episodes=2)}
 

@@ -116,13 +116,14 @@ def test_each_network_gets_the_rate_that_did_best_on_its_own_pilots():
 
 
 def test_a_rate_at_which_a_pilot_diverged_is_never_chosen():
-    pilots = [c for c in STUDY.cells(QUICK) if c.labels["part"] == "pilot"]
+    grid = replace(QUICK, pilot_seeds=2)
+    pilots = [c for c in STUDY.cells(grid) if c.labels["part"] == "pilot"]
     rows = [
         row(c, 0.99 if c.labels["rate"] == 1e-2 else 0.5,
             diverged=7 if c.labels["rate"] == 1e-2 and c.labels["seed"] == 1001 else None)
         for c in pilots
     ]  # fmt: skip
-    assert {c.labels["rate"] for c in STUDY.next_cells(QUICK, Results(rows), 1)} == {3e-3}
+    assert {c.labels["rate"] for c in STUDY.next_cells(grid, Results(rows), 1)} == {3e-3}
 
 
 def test_final_scores_have_no_say_in_choosing_a_rate():
@@ -148,6 +149,19 @@ def test_the_expected_order_is_supported_and_its_reverse_refuted():
         assert verdict == ("supported" if name == "computing does not" else "refuted"), name
 
 
+def test_a_claim_says_which_network_may_want_a_rate_beyond_those_tried():
+    def scored(best):
+        cells = [c for c in STUDY.cells(QUICK) if c.labels["part"] == "pilot"]
+        first = [row(c, 0.9 if c.labels["rate"] == best[c.labels["model"]] else 0.5) for c in cells]
+        following = STUDY.next_cells(QUICK, Results(first), 1)
+        rows = first + [row(c, SCORES[c.labels["model"]] + jitter(c.labels)) for c in following]
+        return judge(STUDY.claims(QUICK), Results(rows))[0].note
+
+    best = {"transformer": 1e-2, "mlp": 1e-2, "hypernetwork": 3e-2, "affine": 3e-3}
+    assert scored(best) == ""
+    assert scored({**best, "mlp": 3e-3}) == "Best rate at the end of those tried: MLP."
+
+
 def test_undertrained_networks_are_set_aside_and_tables_are_not():
     found = verdicts(made(SCORES, seen={"transformer": 0.5, "affine": 0.2, "nearest": 0.4}))
     for name in ("transformer over MLP, 0.5", "also at matched seen score",
@@ -158,7 +172,7 @@ def test_undertrained_networks_are_set_aside_and_tables_are_not():
 
 
 def test_networks_of_unequal_size_are_not_compared():
-    grid = replace(QUICK, depth=1, width=8, mlp_depth=4)
+    grid = replace(QUICK, depth=1, width=4, mlp_depth=30)
     sizes = (grid.modules, grid.teacher, grid.teacher)
     one, other = (model_of(grid, name).parameters(*sizes) for name in ("transformer", "mlp"))
     assert abs(one / other - 1) > 0.05
@@ -223,7 +237,7 @@ def test_the_constructed_network_is_the_one_that_construct_finds():
 def test_the_page_names_every_network_with_its_size():
     sections = STUDY.sections(QUICK, made(SCORES))
     who, rates, curves, tables = sections
-    names = [r[0] for r in who.figures[0].data.rows]
+    names = [r[1] for r in who.figures[0].data.rows]
     assert any(name.startswith("transformer, 25,568 parameters") for name in names)
     assert not any("memoriser" in name for name in names)
     assert len(rates.tables[0].rows) == len(QUICK.models) * len(QUICK.held_out)

@@ -42,7 +42,7 @@ def row(cell: Cell, need: Need, top: float = 0.99, seen: float = 0.98) -> Row:
     labels = cell.labels
     wanted = need(labels["model"], labels["modules"], labels["active"])
     place = [labels["seed"], labels["modules"], labels["active"]]
-    wanted *= 2 ** (0.1 * np.random.default_rng(place).standard_normal())
+    wanted *= 2 ** (0.04 * np.random.default_rng(place).standard_normal())
     steep = 2.0
     middle = math.log(wanted) + math.log(max(top, 0.96) / 0.95 - 1) / steep
     unseen = top / (1 + math.exp(-steep * (math.log(labels["size"]) - middle)))
@@ -65,6 +65,11 @@ def searched(need: Need, grid: _law.Grid = STANDARD, made=row) -> Results:
 
 def judged(results: Results, grid: _law.Grid = STANDARD) -> dict[str, Judgement]:
     return {j.claim.name: j for j in judge(STUDY.claims(grid), results)}
+
+
+def estimate(judgement: Judgement) -> float:
+    assert judgement.interval is not None
+    return judgement.interval.estimate
 
 
 def told(sections: list[Section], title: str) -> list[list]:
@@ -91,14 +96,14 @@ def test_every_threshold_lies_where_it_was_planted(grown):
         assert len(points) == 5 * 2 * 5
         for point in points:
             planted = math.log2(polynomial(model, *point.setting))
-            assert point.censored == "no" and abs(point.log2_size - planted) < 0.4
+            assert point.censored == "no" and abs(point.log2_size - planted) < 0.2
 
 
 def test_a_transformer_that_needs_half_is_one_log2_unit_ahead(grown):
     ahead = judged(grown)["the transformer needs fewer"]
-    assert ahead.verdict == "supported" and ahead.interval.estimate == pytest.approx(1, abs=0.05)
+    assert ahead.verdict == "supported" and estimate(ahead) == pytest.approx(1, abs=0.05)
     same = judged(searched(lambda _, m, k: polynomial("mlp", m, k)))
-    assert abs(same["the transformer needs fewer"].interval.estimate) < 0.01
+    assert abs(estimate(same["the transformer needs fewer"])) < 0.01
 
 
 def test_a_planted_exponential_law_refutes_growth_that_is_less():
@@ -109,7 +114,7 @@ def test_a_planted_exponential_law_refutes_growth_that_is_less():
 
 def test_a_fixed_share_of_all_combinations_does_not_vanish():
     found = judged(searched(share_of_all))["a vanishing share, MLP"]
-    assert found.verdict != "supported" and found.interval.estimate == pytest.approx(1, abs=0.05)
+    assert found.verdict != "supported" and estimate(found) == pytest.approx(1, abs=0.05)
 
 
 def test_rounds_are_decided_by_results_alone_and_end_after_as_many_as_asked(grown):
@@ -152,6 +157,21 @@ def test_undertrained_networks_speak_neither_for_nor_against():
     assert STUDY.sections(STANDARD, results)
 
 
+def test_a_setting_that_training_alone_limits_bends_no_law(grown):
+    def unfit(cell: Cell, need: Need) -> Row:
+        hard = cell.labels["modules"] == 24 and cell.labels["active"] == 4
+        return row(cell, need, top=0.93, seen=0.94) if hard else row(cell, need)
+
+    results = searched(polynomial, made=unfit)
+    assert len(_law.points(STANDARD, results, "mlp")) == 45
+    found, free = (judged(r)["a vanishing share, MLP"] for r in (results, grown))
+    assert estimate(found) == pytest.approx(estimate(free), abs=0.03)
+    used = told(list(STUDY.sections(STANDARD, results)), "What the thresholds rest on")
+    notes = {tuple(r[:3]): r[-1] for r in used}
+    assert "5 seeds set aside; limited by training" in notes["MLP", 4, 24]
+    assert notes["MLP", 4, 16] == ""
+
+
 def test_training_that_limits_the_score_is_told_beside_the_claim():
     results = searched(polynomial, made=lambda cell, need: row(cell, need, seen=0.94))
     note = judged(results)["a vanishing share, MLP"].note
@@ -160,8 +180,9 @@ def test_training_that_limits_the_score_is_told_beside_the_claim():
 
 def test_the_report_names_the_law_and_what_was_saved(grown):
     first, second, _ = STUDY.sections(STANDARD, grown)
-    # 2 parts, twice cut into 4: 33 sizes at each of 10 settings, 2 models, 5 seeds.
-    assert "used 900 runs; the full grid of feasible cells has 3,300: 73 % saved." in first.text
+    # 2 parts, twice cut into 4: 33 sizes at 10 settings (29 where there are no more), 2 models,
+    # 5 seeds.
+    assert "used 900 runs; the full grid of feasible cells has 3,260: 72 % saved." in first.text
     assert "MLP: polynomial predicts best" in second.text
     laws = [r[:2] for r in told([second], "Laws at the largest settings")]
     assert len(laws) == 6 and laws[0] == ["MLP", "polynomial"]
@@ -177,6 +198,14 @@ def test_the_published_sweep_has_as_many_cells_as_can_be_counted_by_hand():
     assert _law.published() == (6 * len(can), 6 * sum(can)) == (2700, 1464)
     paper = STUDY.grid("paper")
     assert len(STUDY.cells(paper)) + STUDY.most_further_cells(paper) < 1464
+
+
+def test_the_models_compared_have_about_as_many_parameters():
+    for preset in ("standard", "paper"):
+        cells = STUDY.cells(STUDY.grid(preset))
+        for m in STUDY.grid(preset).modules:
+            counts = {c.labels["parameters"] for c in cells if c.labels["modules"] == m}
+            assert len(counts) == 2 and max(counts) / min(counts) < 1.02
 
 
 def test_small_presets_say_what_they_cannot_test():

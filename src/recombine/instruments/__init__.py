@@ -7,6 +7,8 @@ REGISTRY = {
     "decodability": "recombine.instruments.decodability:Decodability",
     "erasure": "recombine.instruments.erasure:Erasure",
     "rollout": "recombine.instruments.rollout:Rollout",
+    "exactness": "recombine.instruments.exactness:Exactness",
+    "function-decoder": "recombine.instruments.function_decoder:FunctionDecoder",
 }
 
 __getattr__, __all__ = lazy(
@@ -14,6 +16,8 @@ __getattr__, __all__ = lazy(
     {
         "Decodability": "recombine.instruments.decodability",
         "Erasure": "recombine.instruments.erasure",
+        "Exactness": "recombine.instruments.exactness",
+        "FunctionDecoder": "recombine.instruments.function_decoder",
         "Generalization": "recombine.instruments.generalization",
         "Instrument": "recombine.instruments._instrument",
         "Reading": "recombine.instruments._instrument",

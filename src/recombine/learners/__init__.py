@@ -5,12 +5,14 @@ from recombine._lazy import lazy
 REGISTRY = {
     "supervised": "recombine.learners.supervised:Supervised",
     "recall": "recombine.learners.recall:Recall",
+    "as-drawn": "recombine.learners.as_drawn:AsDrawn",
 }
 
 __getattr__, __all__ = lazy(
     __name__,
     {
         "Arrays": "recombine.learners._learner",
+        "AsDrawn": "recombine.learners.as_drawn",
         "Learner": "recombine.learners._learner",
         "Material": "recombine.learners._learner",
         "Program": "recombine.learners._learner",

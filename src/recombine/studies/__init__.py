@@ -11,4 +11,7 @@ REGISTRY = {
     "encodings": "recombine.studies.encodings:EncodingsStudy",
     "preferences": "recombine.studies.preferences:PreferencesStudy",
     "goals": "recombine.studies.goals:GoalsStudy",
+    "architectures": "recombine.studies.architectures:Architectures",
+    "construction": "recombine.studies.construction:ConstructionStudy",
+    "law": "recombine.studies.law:Law",
 }

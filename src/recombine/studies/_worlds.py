@@ -441,7 +441,7 @@ def novelty_section(grid: Any, main: Results) -> Section:
         "The share of wrong actions on unseen combinations, by how many of their pairs were "
         "never trained together.",
         (panels("Wrong actions by unseen pairs", "pairs never trained together",
-                "share of wrong actions", drawn, log_y=True),),
+                "share of wrong actions", drawn, log_y=True, y_range=(1e-3, 1.2)),),
         (Table(f"Unseen {METRIC} by level of novelty",
                ["novelty", "width", f"unseen {METRIC}", "combinations"], rows),),
     )  # fmt: skip

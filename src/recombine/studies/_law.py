@@ -1,0 +1,279 @@
+"""The search behind study `law`: settings, sizes round by round, and the thresholds they give."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from recombine.combinations import Subsets
+from recombine.errors import InvalidRequest, unknown
+from recombine.families.hyperteacher import Hyperteacher
+from recombine.instruments.generalization import Generalization
+from recombine.lab import thresholds
+from recombine.lab.growth import Point
+from recombine.lab.study import Cell, Results
+from recombine.lab.thresholds import FEWEST, Threshold
+from recombine.models._model import Model
+from recombine.models.mlp import MLP
+from recombine.models.transformer import Transformer
+from recombine.studies import _base as base
+from recombine.supports import SupportRule
+
+NAMES = {"mlp": "MLP", "transformer": "transformer"}
+
+# Of this study alone: thousands of cells ask for short runs at a high rate.
+TRAINING = {
+    "smoke": base.SMOKE,
+    "quick": base.Training(2_000, 3e-3, 64, 8, 4, 8),
+    "standard": base.Training(6_000, 3e-3, 128, 8, 6, 8),
+    "paper": base.PAPER,
+}
+
+LEFT_OUT = 2  # the largest settings, which laws must predict
+FEWEST_MODULES, FEWEST_ACTIVE = 5, 2  # values of M and of K that a comparison of laws needs
+# A support must leave enough to score: this many combinations, and this share of them.
+SCORED, SCORED_SHARE = 8, 0.02
+
+# The published sweep, for comparison: 10 numbers of modules, 3 of active ones, 15 held-out shares,
+# both models, 3 seeds.
+PUBLISHED_MODULES, PUBLISHED_ACTIVE = tuple(range(10, 29, 2)), (4, 5, 6)
+PUBLISHED_SHARES = (
+    0.9, 0.95, 0.98, 0.99, 0.995, 0.9975, 0.999, 0.9995, 0.99975, 0.9999, 0.99995, 0.999975,
+    0.99999, 0.999995, 0.999999,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Settings (M, K) by models; sizes N are chosen round by round within each."""
+
+    training: str = "quick"
+    modules: tuple[int, ...] = (6, 8, 12)
+    active: tuple[int, ...] = (3,)
+    model: tuple[str, ...] = ("mlp",)
+    width: int = 96  # of the MLP
+    depth: int = 2
+    transformer_width: int = 16
+    transformer_depth: int = 1
+    transformer_heads: int = 2
+    transformer_hidden: int = 0  # 0: four times the width
+    mlp_rate: float = 3e-3
+    transformer_rate: float = 3e-3
+    target: float = 0.9
+    first: int = 3  # sizes in the first round
+    parts: int = 2  # parts a bracket is cut into: a further round adds one size fewer
+    rounds: int = 3  # after the first
+    seeds: int = 5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One curve of scores over N: a model that learns M modules, at most K at a time."""
+
+    model: str
+    modules: int
+    active: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(M, K)."""
+        return self.modules, self.active
+
+    def of(self, results: Results) -> Results:
+        """The rows of this curve."""
+        return results.where(**dataclasses.asdict(self))
+
+    @property
+    def combinations(self) -> int:
+        return Subsets(self.modules, self.active).size
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The fewest and the most combinations to train on."""
+        space = Subsets(self.modules, self.active)
+        fewest = space.fewest_connected
+        most = space.size - max(SCORED, math.ceil(SCORED_SHARE * space.size))
+        if fewest is None or most < fewest:
+            raise InvalidRequest(
+                f"M={self.modules}, K={self.active} has {space.size} combinations: too few to "
+                f"train on a connected part and score {SCORED} others; use more modules, two or "
+                "more at a time"
+            )
+        return min(math.ceil(1.5 * fewest), most), most
+
+
+def check(grid: Grid) -> None:
+    """Refuses a search that could not end in a threshold."""
+    for model in grid.model:
+        if model not in NAMES:
+            raise unknown("model", model, NAMES)
+    if grid.training not in TRAINING:
+        raise unknown("training", grid.training, TRAINING)
+    if grid.first < 2 or grid.parts < 2 or grid.rounds < 0:
+        raise InvalidRequest(
+            f"first={grid.first}, parts={grid.parts}, rounds={grid.rounds}: expected at least 2 "
+            "first sizes, 2 parts and 0 rounds"
+        )
+    sizes = grid.first + grid.rounds * (grid.parts - 1)
+    if sizes < FEWEST:
+        raise InvalidRequest(
+            f"first={grid.first}, parts={grid.parts}, rounds={grid.rounds} train {sizes} sizes: "
+            f"a threshold needs {FEWEST}; use first={grid.first + FEWEST - sizes}"
+        )
+
+
+def ranked(grid: Grid) -> list[tuple[int, int]]:
+    """The settings (M, K), the one with most combinations last."""
+    found = {(m, k) for m in grid.modules for k in grid.active}
+    return sorted(found, key=lambda setting: (Subsets(*setting).size, setting))
+
+
+def settings(grid: Grid) -> list[Setting]:
+    return [Setting(model, m, k) for model in grid.model for k in sorted(set(grid.active))
+            for m in sorted(set(grid.modules))]  # fmt: skip
+
+
+def network(grid: Grid, model: str) -> tuple[Model, float]:
+    """A model with its learning rate."""
+    if model == "mlp":
+        return MLP(width=grid.width, depth=grid.depth), grid.mlp_rate
+    sizes = (grid.transformer_depth, grid.transformer_width, grid.transformer_heads)
+    return Transformer(*sizes, grid.transformer_hidden or None), grid.transformer_rate
+
+
+def cell(grid: Grid, setting: Setting, size: int, seed: int) -> Cell:
+    """A network that is trained on `size` combinations."""
+    model, rate = network(grid, setting.model)
+    training = dataclasses.replace(TRAINING[grid.training], learning_rate=rate)
+    units = training.teacher
+    teacher = Hyperteacher(
+        modules=setting.modules, active=setting.active, input_units=units, hidden=(units,),
+        output_units=units,
+    )  # fmt: skip
+    labels = {**dataclasses.asdict(setting), "size": size, "seed": seed}
+    return base.family_cell(
+        training, teacher, SupportRule("fixed-size", count=size), base.encoding_named("identity"),
+        model, seed, (Generalization(combinations=256),), labels,
+    )  # fmt: skip
+
+
+def usable(rows: Results) -> Results:
+    """Networks that count: neither diverged nor undertrained."""
+    return Results([row for row in base.trained(rows) if not row.diverged])
+
+
+def mean_curve(rows: Results) -> tuple[list[int], list[float]]:
+    """The sizes tried and the mean unseen R² at each; NaN where no network learnt its tasks."""
+    sizes = rows.labels("size")
+    found = [usable(rows.where(size=n)).values("generalization", "unseen") for n in sizes]
+    return sizes, [float(v.mean()) if v.size else math.nan for v in found]
+
+
+def further_sizes(
+    grid: Grid, setting: Setting, tried: Sequence[int], means: Sequence[float]
+) -> list[int]:
+    """The sizes of the next round, always as many: stacks of one width compile once.
+
+    Where the search asks for fewer (no crossing, or one that is narrowed down to neighbours),
+    the rest fall into the widest gaps in log N.
+    """
+    low, high = setting.span
+    most = grid.parts - 1
+    chosen = thresholds.next_sizes(
+        tried, means, target=grid.target, low=low, high=high, parts=grid.parts, most=most
+    )
+    while len(chosen) < most:
+        gaps = [(b / a, b, a) for a, b in pairwise(sorted({*tried, *chosen})) if b - a > 1]
+        if not gaps:
+            break
+        _, b, a = max(gaps)
+        chosen.append(min(max(round(math.sqrt(a * b)), a + 1), b - 1))
+    return sorted(chosen)
+
+
+@functools.lru_cache(maxsize=4096)
+def _threshold(
+    sizes: tuple[int, ...], scores: tuple[float, ...], target: float, largest: int
+) -> Threshold:
+    """Kept, because every claim and figure reads the same curves."""
+    return thresholds.threshold(sizes, scores, target=target, largest=largest)
+
+
+def points(grid: Grid, results: Results, model: str) -> list[Point]:
+    """N* of each seed at each setting, where the seed has one.
+
+    Set aside: seeds with too few trained networks, and those that miss the target although their
+    seen score at the largest N misses it too. There training is the limit, not data.
+    """
+    found = []
+    for setting in settings(grid):
+        rows = usable(setting.of(results)) if setting.model == model else Results([])
+        for seed in rows.labels("seed"):
+            own = {r.labels["size"]: r for r in rows.where(seed=seed)}
+            scores = {n: base.unseen(own[n]) for n in sorted(own)}
+            scores = {n: score for n, score in scores.items() if math.isfinite(score)}
+            if len(scores) < FEWEST:
+                continue
+            curve = (tuple(scores), tuple(scores.values()))
+            one = _threshold(*curve, grid.target, setting.span[1])
+            if one.censored != "above" or base.seen(own[max(scores)]) >= grid.target:
+                found.append(Point.of(setting.modules, setting.active, seed, one))
+    return found
+
+
+def reached(found: Sequence[Point], setting: tuple[int, int]) -> list[Point]:
+    """The seeds whose curve crosses the target at a setting."""
+    return [p for p in found if p.setting == setting and p.censored == "no"]
+
+
+def located(found: Sequence[Point], setting: tuple[int, int]) -> bool:
+    """Whether most seeds cross the target at a setting."""
+    return 2 * len(reached(found, setting)) > sum(p.setting == setting for p in found)
+
+
+def fit_at_most(setting: Setting, results: Results) -> float:
+    """The mean seen R² at the largest size tried."""
+    rows = setting.of(results)
+    sizes = rows.labels("size")
+    found = rows.where(size=sizes[-1]).values("generalization", "seen") if sizes else np.empty(0)
+    return float(found.mean()) if found.size else math.nan
+
+
+def finest(grid: Grid, setting: Setting) -> int:
+    """How many sizes a plain grid needs to be nowhere coarser than the rounds at the crossing."""
+    steps = (grid.first - 1) * grid.parts**grid.rounds
+    return len(thresholds.first_sizes(*setting.span, steps + 1))
+
+
+def published() -> tuple[int, int]:
+    """Cells of the published sweep, and how many of them can exist."""
+    all_settings = [
+        (Subsets(m, k), SupportRule("random", held_out=share))
+        for m in PUBLISHED_MODULES
+        for k in PUBLISHED_ACTIVE
+        for share in PUBLISHED_SHARES
+    ]
+    can = sum(rule.feasible(space) is None for space, rule in all_settings)
+    return len(all_settings) * 2 * 3, can * 2 * 3
+
+
+def saved(grid: Grid, results: Results) -> str:
+    """What the rounds cost against grids of evenly spread sizes."""
+    full = grid.seeds * sum(finest(grid, setting) for setting in settings(grid))
+    words = (
+        "Against evenly spread sizes, as close in log N as the rounds come around the crossing, "
+        f"for all settings and seeds, the search {thresholds.savings(len(results), full)}"
+    )
+    if grid.training == "paper":
+        cells, can = published()
+        words += (
+            f" The published sweep has {cells:,} cells, {can:,} of which can exist; against those "
+            f"the search {thresholds.savings(len(results), can)}"
+        )
+    return words
