@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,19 @@ def strict_types():
 
     with jax.numpy_dtype_promotion("strict"):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs_are_let_go():
+    """Frees what a module compiled: each program holds memory maps, and a process has few."""
+    yield
+    if "jax" in sys.modules:
+        import jax
+
+        if "recombine.lab.engine" in sys.modules:
+            from recombine.lab import engine
+
+            engine._compiled.clear()
+            engine._traced.cache_clear()
+        jax.clear_caches()
+        gc.collect()
