@@ -22,7 +22,7 @@ from recombine.learners.supervised import Supervised
 from recombine.models._model import Model
 from recombine.models.mlp import MLP
 from recombine.report.document import Table
-from recombine.report.figures import Series
+from recombine.report.figures import Estimates, Series
 from recombine.seeds import Seeds
 from recombine.supports import SupportRule
 
@@ -197,6 +197,21 @@ def series_over(results: Results, x: str, number: Callable[[Row], float], name: 
         lows.append(interval.low if finite else None)
         highs.append(interval.high if finite else None)
     return Series(name, xs, ys, lows, highs)
+
+
+def estimates_over(
+    results: Results, x: str, values: Sequence[Any], number: Callable[[Row], float], name: str
+) -> Estimates:
+    """The same for the named values of a label, as dots; a value without rows is a gap."""
+    found = [series_over(results.where(**{x: value}), x, number, name) for value in values]
+
+    def first(column: Sequence[float | None] | None) -> float | None:
+        return column[0] if column is not None and len(column) else None
+
+    return Estimates(
+        name, [first(s.y) for s in found], [first(s.low) for s in found],
+        [first(s.high) for s in found],
+    )  # fmt: skip
 
 
 def score_table(

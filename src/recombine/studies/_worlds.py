@@ -21,12 +21,12 @@ from recombine.lab.statistics import mean_interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.models.mlp import MLP
 from recombine.report.document import Section, Table
-from recombine.report.figures import Estimates, Figure, Panel, dots, panels
+from recombine.report.figures import Estimates, Panel, dots, panels
 from recombine.studies import _base as base
 from recombine.studies import boundary
 from recombine.studies._base import Training, gap, seen, series_over, unseen
 from recombine.studies.coverage import shared
-from recombine.supports import LEVELS, SupportRule
+from recombine.supports import SupportRule
 
 METRIC = "all-actions accuracy"
 Place = dict[str, int]
@@ -379,6 +379,10 @@ def rollout_table(results: Results, by: Sequence[str]) -> Table:
 
 def encodings_section(grid: Any, results: Results) -> Section:
     side = results.where(width=grid.large, held_out=grid.held_out[0], rule="random")
+    series = [
+        base.estimates_over(side, "encoding", grid.encoding, number, name)
+        for name, number in (("seen", seen), ("unseen", unseen))
+    ]
     rows = []
     for name in grid.encoding:
         chosen = side.where(encoding=name)
@@ -397,27 +401,12 @@ def encodings_section(grid: Any, results: Results) -> Section:
         f"Width {grid.large}, held-out {grid.held_out[0]:g}. The task decoder is a linear probe on "
         "the deepest hidden layer at the first step of unseen combinations, the input decoder one "
         "on the code itself.",
-        (encoding_figure(grid, side),),
+        (dots(f"{METRIC.capitalize()} by encoding", list(grid.encoding), series,
+              value_label=METRIC),),
         (Table("By encoding", ["encoding", f"seen {METRIC}", f"unseen {METRIC}",
                                "closed loop, unseen", "task decoder R²", "input decoder R²"],
                rows),),
     )  # fmt: skip
-
-
-def encoding_figure(grid: Any, side: Results) -> Figure:
-    series = []
-    for name, number in (("seen", seen), ("unseen", unseen)):
-        found = [series_over(side.where(encoding=e), "encoding", number, e) for e in grid.encoding]
-        series.append(
-            Estimates(
-                name,
-                [s.y[0] if len(s.y) else None for s in found],
-                [s.low[0] if s.low is not None and len(s.low) else None for s in found],
-                [s.high[0] if s.high is not None and len(s.high) else None for s in found],
-            )
-        )
-    return dots(f"{METRIC.capitalize()} by encoding", list(grid.encoding), series,
-                value_label=METRIC)  # fmt: skip
 
 
 def novelty_section(grid: Any, main: Results) -> Section:
@@ -428,20 +417,11 @@ def novelty_section(grid: Any, main: Results) -> Section:
         ])
         for share in grid.held_out
     ]  # fmt: skip
-    rows = []
-    for level, name in enumerate(LEVELS):
-        for width in grid.width:
-            chosen = main.where(width=width)
-            found = chosen.values("generalization", f"unseen_level{level}")
-            if found.size:
-                counts = chosen.values("generalization", f"unseen_count_level{level}")
-                rows.append([name, width, base.interval_text(found), int(counts.sum())])
     return Section(
         "Where it ends: error by novelty",
         "The share of wrong actions on unseen combinations, by how many of their pairs were "
         "never trained together.",
         (panels("Wrong actions by unseen pairs", "pairs never trained together",
                 "share of wrong actions", drawn, log_y=True, y_range=(1e-3, 1.2)),),
-        (Table(f"Unseen {METRIC} by level of novelty",
-               ["novelty", "width", f"unseen {METRIC}", "combinations"], rows),),
+        (boundary.level_table(main, grid.width, METRIC),),
     )  # fmt: skip

@@ -102,7 +102,7 @@ class Boundary(Study):
         ]  # fmt: skip
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
-        drawn, rows = [], []
+        drawn = []
         for share in grid.held_out:
             lines = []
             for width in grid.width:
@@ -110,13 +110,6 @@ class Boundary(Study):
                 series = error_by(chosen, "unseen_pairs", f"width {width}")
                 lines.append(series)
             drawn.append(Panel(f"held-out {share:g}", lines))
-        for level, name in enumerate(LEVELS):
-            for width in grid.width:
-                chosen = results.where(width=width)
-                found = chosen.values("generalization", f"unseen_level{level}")
-                if found.size:
-                    counts = chosen.values("generalization", f"unseen_count_level{level}")
-                    rows.append([name, width, base.interval_text(found), int(counts.sum())])
         by_usage = [error_by(results.where(width=w), "rarity", f"width {w}") for w in grid.width]
         return [
             Section(
@@ -125,8 +118,7 @@ class Boundary(Study):
                 "combinations of a network, then over seeds.",
                 (panels("Relative error by unseen pairs", "pairs never trained together",
                         "relative error", drawn, log_y=True),),
-                (Table("Unseen R² by level of novelty",
-                       ["novelty", "width", "unseen R²", "combinations"], rows),),
+                (level_table(results, grid.width),),
             ),
             Section(
                 "Error by the rarest module",
@@ -137,6 +129,20 @@ class Boundary(Study):
             ),
             Section("Scores", "", (), (base.score_table(results, ("held_out", "width")),)),
         ]  # fmt: skip
+
+
+def level_table(results: Results, widths: Sequence[int], metric: str = "R²") -> Table:
+    """The unseen score at each level of novelty and width."""
+    rows = []
+    for level, name in enumerate(LEVELS):
+        for width in widths:
+            chosen = results.where(width=width)
+            found = chosen.values("generalization", f"unseen_level{level}")
+            if found.size:
+                counts = chosen.values("generalization", f"unseen_count_level{level}")
+                rows.append([name, width, base.interval_text(found), int(counts.sum())])
+    columns = ["novelty", "width", f"unseen {metric}", "combinations"]
+    return Table(f"Unseen {metric} by level of novelty", columns, rows)
 
 
 def table_of(row: Row) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from recombine.instruments.decodability import Decodability
 from recombine.instruments.generalization import Generalization
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section, Table
-from recombine.report.figures import Estimates, dots
+from recombine.report.figures import dots
 from recombine.studies import _base as base
 from recombine.studies._base import seen, unseen
 
@@ -159,15 +159,10 @@ class EncodingsStudy(Study):
         names = list(grid.encoding)
         kinds = (("unseen R²", unseen), ("task decoder", task),
                  ("input decoder", own_code))  # fmt: skip
-        estimates = []
-        for label, number in kinds:
-            found = [base.series_over(results.where(encoding=n), "encoding", number, n)
-                     for n in names]  # fmt: skip
-            estimates.append(Estimates(
-                label, [s.y[0] if len(s.y) else None for s in found],
-                [s.low[0] if s.low is not None and len(s.low) else None for s in found],
-                [s.high[0] if s.high is not None and len(s.high) else None for s in found],
-            ))  # fmt: skip
+        estimates = [
+            base.estimates_over(results, "encoding", names, number, label)
+            for label, number in kinds
+        ]
         return [
             Section(
                 "Six ways to tell a task",

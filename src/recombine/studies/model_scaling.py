@@ -15,7 +15,7 @@ import numpy as np
 
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.report.document import Section
-from recombine.report.figures import Estimates, Panel, dots, panels
+from recombine.report.figures import Panel, dots, panels
 from recombine.studies import _base as base
 from recombine.studies._base import gap, seen, series_over, unseen
 
@@ -240,15 +240,8 @@ class ModelScaling(Study):
 
 def encoding_figure(grid: Grid, rows: Results):
     """Seen and unseen R² of each encoding, with intervals."""
-    series = []
-    for name, number in (("seen", seen), ("unseen", unseen)):
-        found = [series_over(rows.where(encoding=e), "encoding", number, e) for e in grid.encoding]
-        series.append(
-            Estimates(
-                name,
-                [s.y[0] if len(s.y) else None for s in found],
-                [s.low[0] if s.low is not None and len(s.low) else None for s in found],
-                [s.high[0] if s.high is not None and len(s.high) else None for s in found],
-            )
-        )
+    series = [
+        base.estimates_over(rows, "encoding", grid.encoding, number, name)
+        for name, number in (("seen", seen), ("unseen", unseen))
+    ]
     return dots("R² by encoding", list(grid.encoding), series, value_label="R²")
