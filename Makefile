@@ -47,7 +47,7 @@ demo: $(VENV)/.base
 	$(BIN)/recombine demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not heavy" --durations=10
+	$(BIN)/python -m pytest -m "not heavy" -n auto --dist loadfile --durations=10
 
 # Exit code 5 means that pytest found no such test: nothing to install, nothing to run.
 test-all: $(VENV)/.test
