@@ -166,13 +166,18 @@ def change_of(instrument: str, name: str, value: Any, **where: Any) -> Change:
          change_of("decodability", "layer2/after", 0.9)),
         ("erasing it is selective", change_of("erasure", "beyond_random", -0.01)),
         ("right answers give the constituents away",
-         change_of("function-decoder", "margin", -0.2, segments=4)),
+         change_of("function-decoder", "margin", -0.2, segments=8)),
         ("of trained networks too",
-         change_of("function-decoder", "margin", -0.2, start="random")),
+         change_of("function-decoder", "margin", -0.2, start="written", trained=True)),
     ],
 )  # fmt: skip
 def test_a_claim_is_refuted_by_results_that_contradict_it(claim, change):
     assert verdicts(made(change))[claim] == "refuted"
+
+
+def test_a_network_that_is_promised_nothing_keeps_no_promise():
+    wrong = change_of("function-decoder", "promised", 0.05, trained=True)
+    assert verdicts(made(wrong))["of trained networks too"] == "not tested here"
 
 
 def test_claims_about_neurons_count_those_of_the_specs():
@@ -183,11 +188,11 @@ def test_claims_about_neurons_count_those_of_the_specs():
         assert interval is not None
         return interval.estimate
 
-    assert estimate("not one neuron more for more modules") == 0
-    assert estimate("a hidden code costs neurons in proportion to the modules") == 6
+    assert estimate("check: not one neuron more for more modules") == 0
+    assert estimate("check: a hidden code costs neurons in proportion to the modules") == 6
     # 2 x 8 x 8 squares of 16 units, against 4 + 3 + 3; carried biases, and the teacher's layer.
     wide, deep = 128 * 16 + 8 + 8, 128 * 10 + 3 * 8 + 8
-    assert estimate("depth saves neurons") == pytest.approx(deep / wide)
+    assert estimate("check: depth saves neurons") == pytest.approx(deep / wide)
 
 
 def test_an_ordinary_network_that_did_not_learn_is_left_out_and_one_of_its_shape_is_kept():
@@ -206,7 +211,7 @@ def test_a_size_that_cannot_carry_a_claim_says_what_it_would_take():
     judged = {j.claim.name: j for j in judge(STUDY.claims(grid), made(grid=grid))}
     assert "two resolutions" in judged["the error falls with the square"].note
     assert "two numbers of modules" in judged["the error hardly knows the number of modules"].note
-    assert "squarings of at least 2" in judged["depth saves neurons"].note
+    assert "squarings of at least 2" in judged["check: depth saves neurons"].note
     assert "supported" not in {j.verdict for j in judged.values()}
 
 

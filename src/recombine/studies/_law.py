@@ -115,6 +115,11 @@ def check(grid: Grid) -> None:
             raise unknown("model", model, NAMES)
     if grid.training not in TRAINING:
         raise unknown("training", grid.training, TRAINING)
+    if not 0 < grid.target < 1 or grid.seeds < 1:
+        raise InvalidRequest(
+            f"target={grid.target:g}, seeds={grid.seeds}: expected an R² between 0 and 1, such as "
+            "0.95, and at least 1 seed"
+        )
     if grid.first < 2 or grid.parts < 2 or grid.rounds < 0:
         raise InvalidRequest(
             f"first={grid.first}, parts={grid.parts}, rounds={grid.rounds}: expected at least 2 "
@@ -222,9 +227,15 @@ def points(grid: Grid, results: Results, model: str) -> list[Point]:
                 continue
             curve = (tuple(scores), tuple(scores.values()))
             one = _threshold(*curve, grid.target, setting.span[1])
-            if one.censored != "above" or base.seen(own[max(scores)]) >= grid.target:
+            if one.censored != "above" or fitted(setting.of(results).where(seed=seed), grid):
                 found.append(Point.of(setting.modules, setting.active, seed, one))
     return found
+
+
+def fitted(rows: Results, grid: Grid) -> bool:
+    """Whether the network trained on most combinations reaches the target on those."""
+    most = max(rows, key=lambda row: row.labels["size"])
+    return not most.diverged and base.seen(most) >= grid.target
 
 
 def reached(found: Sequence[Point], setting: tuple[int, int]) -> list[Point]:

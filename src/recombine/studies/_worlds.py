@@ -162,7 +162,7 @@ class Worlds(Study):
             Claim("wider is better on unseen",
                   f"Unseen {METRIC} with {low:g} held out is higher at width {large} than at "
                   f"{small}", difference({"width": small, "held_out": low},
-                                         {"width": large, "held_out": low}, unseen, floor=False),
+                                         {"width": large, "held_out": low}, unseen),
                   above=0.0),
             Claim("the gap closes with width",
                   f"The gap with {high:g} held out is smaller at width {large} than at {small}",
@@ -188,11 +188,11 @@ class Worlds(Study):
             Claim("novelty predicts error",
                   "Among unseen combinations of one size in one network, each pair never trained "
                   "together raises log10 of the share of wrong actions",
-                  boundary.effect("unseen_pairs"), above=0.0),
+                  of_main(grid, boundary.effect("unseen_pairs")), above=0.0),
             Claim("scale helps less where novelty is high",
                   "The fall of log10 of the share of wrong actions per doubling of parameters is "
                   "smaller for each pair never trained together",
-                  boundary.interaction("unseen_pairs"), above=0.0),
+                  of_main(grid, boundary.interaction("unseen_pairs")), above=0.0),
         ]  # fmt: skip
         return [replace(claim, measure=self._at_home(grid, claim.measure)) for claim in found]
 
@@ -258,9 +258,7 @@ class Worlds(Study):
 
     def sections(self, grid: Any, results: Results) -> Sequence[Section]:
         everything, results = results, self.home(grid, results)
-        main = results.where(rule="random", encoding="identity")
-        shares = list(grid.held_out)
-        main = Results([row for row in main if row.labels["held_out"] in shares])
+        main, shares = main_rows(grid, results), list(grid.held_out)
         drawn = [
             Panel(f"held-out {share:g}", [
                 series_over(main.where(held_out=share), "width", number, name)
@@ -324,37 +322,52 @@ class Worlds(Study):
         )  # fmt: skip
 
 
+def main_rows(grid: Any, results: Results) -> Results:
+    """Random supports told by z itself: the rows that vary in width and share alone."""
+    rows = results.where(rule="random", encoding="identity")
+    return Results([row for row in rows if row.labels["held_out"] in grid.held_out])
+
+
+def of_main(grid: Any, measure: Callable[[Results], Evidence]) -> Callable[[Results], Evidence]:
+    # Other supports and encodings exist at the largest width only: pooled, they would pass for an
+    # effect of size.
+    return lambda results: measure(main_rows(grid, results))
+
+
 def mean_of(
     width: int, share: float, number: Callable[[Row], float]
 ) -> Callable[[Results], Evidence]:
-    """A number of the networks at one width and share, seeds as units; floors included."""
+    """A number of the networks at one width and share, seeds as units.
+
+    A floor and what is seen are taken of all networks, what is unseen only of trained ones.
+    """
 
     def measure(results: Results) -> Evidence:
         rows = base.require_labels(
             results, width=width, held_out=share, rule="random", encoding="identity"
         )
+        note = ""
         if number is gap or number is earned:
-            rows = base.trained(rows)
+            rows, note = base.trained(rows), base.left_out(rows)
         values = np.asarray([number(row) for row in rows if not row.diverged])
-        return Evidence.of_values(base.require(values, "Trained networks"))
+        return Evidence.of_values(base.require(values, "Trained networks"), note)
 
     return measure
 
 
 def difference(
-    first: dict[str, Any], second: dict[str, Any], number: Callable[[Row], float],
-    floor: bool = True,
-) -> Callable[[Results], Evidence]:  # fmt: skip
-    """second - first for each seed, both trained unless the claim is about fit itself."""
+    first: dict[str, Any], second: dict[str, Any], number: Callable[[Row], float]
+) -> Callable[[Results], Evidence]:
+    """second - first for each seed, both trained."""
 
     def measure(results: Results) -> Evidence:
         if first == second:
             raise NotTested("Needs two widths and two held-out shares.")
         rows = results.where(rule="random", encoding="identity")
-        note = base.left_out(rows) if floor else ""
-        rows = base.trained(rows) if floor else rows
-        values = rows.paired("seed", first, second, number)
-        return Evidence.of_values(base.require(values, "Pairs of trained networks"), note)
+        compared = Results([*rows.where(**first), *rows.where(**second)])
+        values = base.trained(compared).paired("seed", first, second, number)
+        wanted = f"Pairs of trained networks ({base.left_out(compared) or 'none left out.'})"
+        return Evidence.of_values(base.require(values, wanted), base.left_out(compared))
 
     return measure
 

@@ -36,7 +36,7 @@ class PreferencesStudy(Worlds):
     name = "preferences"
     question = "Do networks that imitate an expert compose preferences never seen together?"
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores; standard: 6 min on one H200"
+    cost = "quick: 2 min on two CPU cores; standard: 6 min on one H200 (estimated)"
     not_shown = (
         "Whether longer training would change the picture: the published runs take 3 million "
         "steps of 128 episodes.",
@@ -60,7 +60,7 @@ class PreferencesStudy(Worlds):
         "standard": Grid("standard", (128, 256, 512), (0.25, 0.5, 0.75), (4,), RULES, 0.5,
                          base.SIX_ENCODINGS, 5, (8,), (3,), 8, 4),
         "paper": Grid("paper", (16, 32, 64, 128, 256, 512, 1024, 2048),
-                      (0.125, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98), (2, 4), RULES, 0.5,
+                      (0.25, 0.125, 0.5, 0.75, 0.9, 0.95, 0.98), (2, 4), RULES, 0.25,
                       base.SIX_ENCODINGS, 3, (16, 8, 24, 32), (3, 2, 4, 5, 6, 7), 32, 4),
     }  # fmt: skip
 
