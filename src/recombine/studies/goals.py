@@ -31,7 +31,7 @@ class GoalsStudy(Worlds):
     name = "goals"
     question = "Do networks in mazes follow instructions whose parts they never saw together?"
     source = "The released code of Redhardt, Akram and Schug (2025); not in the paper's results"
-    cost = "quick: 2 min on two CPU cores; standard: 4 min on one H200"
+    cost = "quick: 2.5 min on two CPU cores; standard: 4 min on one H200"
     not_shown = (
         "Mazes never seen: the five mazes of a network are those it trained in.",
         "Language: instructions are one template with a word for each value.",

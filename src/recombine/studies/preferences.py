@@ -36,7 +36,7 @@ class PreferencesStudy(Worlds):
     name = "preferences"
     question = "Do networks that imitate an expert compose preferences never seen together?"
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores; standard: 6 min on one H200 (estimated)"
+    cost = "quick: 1 min on two CPU cores; standard: 6 min on one H200 (estimated)"
     not_shown = (
         "Whether longer training would change the picture: the published runs take 3 million "
         "steps of 128 episodes.",
