@@ -194,7 +194,7 @@ class TaskLearner(Learner):
     def shard(self) -> str:
         # Tables of one padded length stack; a table of millions never forces small ones to grow.
         support = build_support(self.family, self.support, self.seeds.support)
-        return f"{_table(support.seen).size}/{_table(support.held_out).size}"
+        return f"{_table_length(support.seen.size)}/{_table_length(support.held_out.size)}"
 
     def weights(self, state: Any) -> Tensors:
         natural = model_shapes(self.natural())
@@ -211,10 +211,13 @@ class TaskLearner(Learner):
         return SupervisedSubject.of(self, weights)
 
 
+def _table_length(count: int) -> int:
+    return next_bucket(count, tuple(2**k for k in range(14, 33, 4)))
+
+
 def _table(ranks: np.ndarray) -> np.ndarray:
     """Ranks padded to one of few lengths, so that supports of many sizes stack."""
-    length = next_bucket(ranks.size, tuple(2**k for k in range(14, 33, 4)))
-    padded = np.full(length, np.iinfo(np.uint32).max, np.uint32)
+    padded = np.full(_table_length(ranks.size), np.iinfo(np.uint32).max, np.uint32)
     padded[: ranks.size] = ranks
     return padded
 
