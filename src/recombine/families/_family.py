@@ -169,8 +169,8 @@ class Regression(Family):
     def summary(self, scores: Mapping[str, Any]) -> dict[str, Any]:
         """R² as the ratio of means, which a nearly constant output cannot blow up, and as
         published: the mean of ratios."""
-        error, variance = _total(scores["error"]), _total(scores["variance"])
-        return {"": 1 - error / variance, "published": _mean(scores["r2"])}
+        error, variance = total(scores["error"]), total(scores["variance"])
+        return {"": 1 - error / variance, "published": mean(scores["r2"])}
 
     def demonstrations(
         self, content: Content, latent: Float[Array, "module"], key: PRNGKeyArray, shots: int
@@ -183,10 +183,11 @@ class Regression(Family):
         return self.input_size + self.output_size
 
 
-def _total(values: Any) -> Any:
-    # Readings sum on the host in double precision; training curves stay on the device.
+def total(values: Any) -> Any:
+    """The sum of scores: of readings in double precision on the host, of curves on the device."""
     return float(values.sum(dtype=np.float64)) if isinstance(values, np.ndarray) else values.sum()
 
 
-def _mean(values: Any) -> Any:
+def mean(values: Any) -> Any:
+    """The mean of scores, in the same way."""
     return float(values.mean(dtype=np.float64)) if isinstance(values, np.ndarray) else values.mean()

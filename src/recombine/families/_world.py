@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from recombine.families._family import Content, Family, Inputs, _mean, _total
+from recombine.families._family import Content, Family, Inputs, mean, total
 
 States = Any  # a tree of arrays whose first axis is the task
 
@@ -111,8 +111,8 @@ class World(Family):
 
     def summary(self, scores: Mapping[str, Any]) -> dict[str, Any]:
         """The share of episodes with every action right, and of right actions."""
-        accuracy = 1 - _total(scores["error"]) / _total(scores["variance"])
-        return {"": _mean(scores["whole"]), "accuracy": accuracy}
+        accuracy = 1 - total(scores["error"]) / total(scores["variance"])
+        return {"": mean(scores["whole"]), "accuracy": accuracy}
 
     def demonstrations(
         self, content: Content, latent: Float[Array, "module"], key: PRNGKeyArray, shots: int

@@ -67,7 +67,7 @@ class EncodingsStudy(Study):
     name = "encodings"
     question = "Does it matter how a task is told, and is it decoded where the code hides it?"
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores; standard: 3 min on one H200"
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 3 min on one H200"
     not_shown = (
         "The published training length and width: ours is shorter, narrower and annealed.",
         "Other permutations of the interval shuffle than those of the seeds.",

@@ -53,7 +53,7 @@ class Law(Study):
         "grow, and does a transformer need fewer than an MLP?"
     )
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores; standard: 10 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 10 min on one H200 (estimated)"
     not_shown = (
         "That growth stays as it is beyond the largest setting. With K fixed, the number of all "
         "combinations is itself a polynomial of M, so no growth in M can stay exponential: the "
