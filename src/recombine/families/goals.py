@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -44,24 +45,23 @@ class Scene(NamedTuple):
     maze: Int[Array, "*axes"]
     agent: Int[Array, "*axes"]
     running: Bool[Array, "*axes"]
-    objects: Int[Array, "*axes kind"]  # the cell of the object of each kind
-    twins: Int[Array, "*axes 3"]  # the cells of more objects, all of one kind
-    twin_kind: Int[Array, "*axes"]
+    objects: Int[Array, "*axes kind copy"]  # the cells of the objects of each kind
 
 
 @dataclass(frozen=True)
 class Goals(World):
     """A goal is a quadrant of a maze, an object and what to do with it: one value per factor.
 
-    The object stands on a cell of the quadrant at least `least_path` steps from the agent, one
-    object of every other kind stands elsewhere. The expert takes a shortest path (of two first
+    The object stands on a cell of the quadrant at least `least_path` steps from the agent, objects
+    of every other kind stand elsewhere. The expert takes a shortest path (of two first
     moves the lower number: 0 up, 1 right, 2 down, 3 left) and then acts on the object (4 and up).
 
     Source: the released code of Redhardt, Akram and Schug, "Scaling can lead to compositional
-    generalization" (2025); not among the paper's results. As released, only one object has the
-    goal's kind and the maze is in view, so that quadrant and maze are told but need not be heard;
-    `twins` puts an object of that kind into every other quadrant too, where there is room. The
-    release pads episodes to 48 steps; steps after the end count nowhere and cost time only.
+    generalization" (2025); not among the paper's results. As released, there is one object of each
+    kind and the maze is in view, so that quadrant and maze are told but need not be heard. With
+    `copies=2` there are two of each kind, in different quadrants (where there is room): only
+    quadrant and kind together say which of them is meant. The release pads episodes to 48 steps;
+    steps after the end count nowhere and cost time only.
 
     `layouts` are mazes of your own in place of drawn ones: rows joined by "/", "#" for a wall and
     "." for a free cell. Drawn mazes are all different where there are enough different ones.
@@ -71,7 +71,7 @@ class Goals(World):
     (500, 19, 'go to the upper left part of maze two and lift the lamp')
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     modules: int = 0  # 0: counted from the factors; any other number must agree with them
     active: int = 0
@@ -81,13 +81,13 @@ class Goals(World):
     objects: int = 5
     least_path: int = 7
     steps: int = 24
-    twins: bool = False
+    copies: int = 1
     layouts: tuple[str, ...] = ()
 
     def __post_init__(self):
         object.__setattr__(self, "layouts", tuple(self.layouts))
         most = {"interactions": len(VERBS), "mazes": len(NUMBERS), "objects": len(OBJECTS),
-                "least_path": LONGEST - 1, "steps": LONGEST}  # fmt: skip
+                "copies": len(QUADRANTS), "least_path": LONGEST - 1, "steps": LONGEST}  # fmt: skip
         for name, bound in most.items():
             value = getattr(self, name)
             if not _whole(value) or not 1 <= value <= bound:
@@ -135,7 +135,7 @@ class Goals(World):
     @property
     def room(self) -> int:
         """Free cells that the agent and the objects need."""
-        return 1 + self.objects + self.twins * (len(QUADRANTS) - 1)
+        return 1 + self.objects * self.copies
 
     def symmetries(self) -> tuple[str, ...]:
         return ("permute interactions", "permute mazes", "permute objects")
@@ -186,32 +186,29 @@ class Goals(World):
         self, content: Content, latents: Float[Array, "task module"], key: PRNGKeyArray
     ) -> Scene:
         quadrant, _, maze, kind = self._values(latents)
-        cell = jnp.arange(self.cells)
+        cell, quadrants = jnp.arange(self.cells), self._quadrants()
         # The largest of some noise is a uniform choice among the cells that may be chosen.
-        noise = jax.random.uniform(key, (4, latents.shape[0], self.cells))
-        goal = _pick(noise[0], content["goals"][maze, quadrant])
+        noise = iter(jax.random.uniform(key, (self.room, latents.shape[0], self.cells)))
+        goal = _pick(next(noise), content["goals"][maze, quadrant])
         distance = content["distance"][maze, goal]
-        agent = _pick(noise[1], (distance >= self.least_path) & (distance < self.steps))
+        agent = _pick(next(noise), (distance >= self.least_path) & (distance < self.steps))
         free = ~content["walls"][maze] & (cell != goal[:, None]) & (cell != agent[:, None])
-        twins = [jnp.full_like(goal, -1)] * (len(QUADRANTS) - 1)
-        if self.twins:
-            for further in range(1, len(QUADRANTS)):
-                other = (quadrant + further) % len(QUADRANTS)
-                there = free & jnp.asarray(quadrant_cells(self.size))[other]
-                twins[further - 1] = jnp.where(jnp.any(there, axis=1), _pick(noise[2], there), -1)
-            free = free & jnp.all(cell[:, None] != jnp.stack(twins, axis=1)[:, None, :], axis=2)
-        placed = [goal]
-        for _ in range(self.objects - 1):
-            placed.append(_pick(noise[3], free))
-            free = free & (cell != placed[-1][:, None])
+        placed = []
+        for number in range(self.objects):  # the goal's kind first, and its goal before its copies
+            copies = [] if number else [goal]
+            while len(copies) < self.copies:
+                taken = [quadrants == quadrants[other][:, None] for other in copies]
+                there = functools.reduce(lambda found, one: found & ~one, taken, free)
+                found = jnp.where(jnp.any(there, axis=1), _pick(next(noise), there), -1)
+                free = free & (cell != found[:, None])
+                copies.append(found)
+            placed.append(jnp.stack(copies, axis=1))
         turn = (jnp.arange(self.objects) - kind[:, None]) % self.objects
         return Scene(
             maze=maze,
             agent=agent,
             running=jnp.ones(agent.shape, bool),
-            objects=jnp.take_along_axis(jnp.stack(placed, axis=1), turn, axis=1),
-            twins=jnp.stack(twins, axis=1),
-            twin_kind=kind,
+            objects=jnp.take_along_axis(jnp.stack(placed, axis=1), turn[..., None], axis=1),
         )
 
     def act(
@@ -244,13 +241,9 @@ class Goals(World):
 
     def observe(self, content: Content, inputs: Scene) -> Float[Array, "*axes input"]:
         cell = jnp.arange(self.cells)
-        objects = inputs.objects[..., None, :] == cell[:, None]
-        count = content["wall_count"][inputs.maze] + (self.objects + 1)
-        if self.twins:
-            twins = jnp.any(inputs.twins[..., None, :] == cell[:, None], axis=-1)
-            kind = inputs.twin_kind[..., None] == jnp.arange(self.objects)
-            objects = objects | (twins[..., None] & kind[..., None, :])
-            count = count + jnp.sum(inputs.twins >= 0, axis=-1).astype(jnp.float32)
+        objects = jnp.any(inputs.objects[..., None, :, :] == cell[:, None, None], axis=-1)
+        present = jnp.sum(inputs.objects >= 0, axis=(-2, -1)).astype(jnp.float32)
+        count = content["wall_count"][inputs.maze] + present + 1
         agent = inputs.agent[..., None] == cell
         walls = content["walls"][inputs.maze]
         planes = jnp.concatenate([objects, agent[..., None], walls[..., None]], axis=-1)
@@ -265,15 +258,14 @@ class Goals(World):
 
     def _goal(self, latents: Float[Array, "task module"], states: Scene) -> Int[Array, "task"]:
         quadrant, _, _, kind = self._values(latents)
-        cell = jnp.take_along_axis(states.objects, kind[:, None], axis=1)
-        if self.twins:
-            twins = jnp.where((states.twin_kind == kind)[:, None], states.twins, -1)
-            cells = jnp.concatenate([cell, twins], axis=1)
-            number = jnp.argmax(jnp.asarray(quadrant_cells(self.size)), axis=0)[cells]
-            there = (cells >= 0) & (number == quadrant[:, None])
-            # Twins share no quadrant; where none stands in the wanted one, the first object counts.
-            cell = jnp.take_along_axis(cells, jnp.argmax(there, axis=1)[:, None], axis=1)
-        return cell[:, 0]
+        cells = jnp.take_along_axis(states.objects, kind[:, None, None], axis=1)[:, 0]
+        there = (cells >= 0) & (self._quadrants()[cells] == quadrant[:, None])
+        # Copies share no quadrant; where none stands in the wanted one, the first counts.
+        return jnp.take_along_axis(cells, jnp.argmax(there, axis=1)[:, None], axis=1)[:, 0]
+
+    def _quadrants(self) -> Int[Array, "cell"]:
+        """The number of the quadrant of each cell."""
+        return jnp.argmax(jnp.asarray(quadrant_cells(self.size)), axis=0)
 
     def _parsed(self) -> Bool[np.ndarray, "maze cell"]:
         named = zip(self.layouts, NUMBERS, strict=False)
@@ -295,7 +287,7 @@ class Goals(World):
             if free.sum() < self.room:
                 raise InvalidRequest(
                     f"{name} has {free.sum()} free cells: the agent and the objects of "
-                    f"objects={self.objects}, twins={self.twins} need {self.room}"
+                    f"objects={self.objects}, copies={self.copies} need {self.room}"
                 )
             for quadrant, steps in zip(QUADRANTS, reached[number], strict=True):
                 if steps == 0:
@@ -312,10 +304,10 @@ class Goals(World):
         fitting = [enough(self.mazes, float(np.mean(rooms >= n))) for n in range(self.cells)]
         most = max(n for n, fits in enumerate(fitting) if fits)
         if self.room > most:
-            spare = self.objects - (self.room - most)
+            spare = (most - 1) // self.copies
             raise InvalidRequest(
-                f"objects={self.objects}, twins={self.twins} need mazes of {self.room} free cells, "
-                f"and mazes of size={self.size} often have {most}: use "
+                f"objects={self.objects}, copies={self.copies} need mazes of {self.room} free "
+                f"cells, and mazes of size={self.size} often have {most}: use "
                 + (f"objects={spare} or less, or " if spare > 0 else "")
                 + f"size={self.size + 2}"
             )

@@ -45,6 +45,7 @@ class WorldGrid:
     rule_held_out: float = 0.65  # where supports are compared
     encoding: tuple[str, ...] = ("identity",)
     seeds: int = 5
+    encoding_width: tuple[int, ...] = ()  # where encodings are compared; none: the largest alone
 
     @property
     def large(self) -> int:
@@ -106,9 +107,11 @@ class Worlds(Study):
             for seed in range(grid.seeds)
         ]  # fmt: skip
         told = [
-            self.cell(grid, width=grid.large, held_out=grid.held_out[0], encoding=name, seed=seed,
-                      instruments=(*READ, Decodability()))
+            self.cell(grid, width=width, depth=depth, held_out=grid.held_out[0], encoding=name,
+                      seed=seed, instruments=(*READ, Decodability()))
             for name in grid.encoding
+            for width in grid.encoding_width or (grid.large,)
+            for depth in (grid.depth if grid.encoding_width else grid.depth[:1])
             for seed in range(grid.seeds)
         ]  # fmt: skip
         # Cells that two parts share come first with all their instruments.
@@ -291,6 +294,19 @@ class Worlds(Study):
                             and r.labels["encoding"] == "identity"])  # fmt: skip
             found.append(Section("Other sizes of the family, other depths", "", (),
                                  (base.score_table(rest, by, "Scores", METRIC),)))  # fmt: skip
+        if grid.encoding_width:
+            rest = Results(
+                [
+                    r
+                    for r in everything
+                    if r.labels["rule"] == "random"
+                    and r.labels["held_out"] == grid.held_out[0]
+                    and all(r.labels[n] == v for n, v in self.places(grid)[0].items())
+                ]
+            )
+            found.append(Section("Encodings by size", "", (),
+                                 (base.score_table(rest, ("encoding", "depth", "width"), "Scores",
+                                                   METRIC),)))  # fmt: skip
         return found
 
     def _supports(self, grid: Any, results: Results) -> Section:

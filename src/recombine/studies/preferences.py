@@ -17,16 +17,20 @@ from recombine.studies._base import Training
 from recombine.studies._worlds import Place, WorldGrid, Worlds
 
 RULES = ("popular", "unpopular", "disconnected", "non-compositional")
+WIDTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 SHOTS = 16  # demonstrations told by the few-shot encoding
 
 
 @dataclass(frozen=True)
 class Grid(WorldGrid):
-    """Preferences: modules M, at most `active` at a time, over `features` kinds of objects."""
+    """Preferences: modules M, at most `active` at a time, over `features` kinds of objects.
+
+    The first of each is where everything is asked; the last of `features` is that of all others.
+    """
 
     modules: tuple[int, ...] = (5,)
     active: tuple[int, ...] = (2,)
-    features: int = 5
+    features: tuple[int, ...] = (5,)
     objects: int = 1
 
 
@@ -55,20 +59,23 @@ class PreferencesStudy(Worlds):
     }  # fmt: skip
     presets: ClassVar = {
         "smoke": Grid("smoke", (16,), (0.25, 0.5), (2,), ("disconnected",), 0.5,
-                      ("identity",), 2, (6,), (2,), 6, 2),
+                      ("identity",), 2, (), (6,), (2,), (6,), 2),
         "quick": Grid(held_out=(0.25, 0.5), depth=(3,)),
         "standard": Grid("standard", (128, 256, 512), (0.25, 0.5, 0.75), (4,), RULES, 0.5,
-                         base.SIX_ENCODINGS, 5, (8,), (3,), 8, 4),
-        "paper": Grid("paper", (16, 32, 64, 128, 256, 512, 1024, 2048),
-                      (0.25, 0.125, 0.5, 0.75, 0.9, 0.95, 0.98), (2, 4), RULES, 0.25,
-                      base.SIX_ENCODINGS, 3, (16, 8, 24, 32), (3, 2, 4, 5, 6, 7), 32, 4),
+                         base.SIX_ENCODINGS, 5, (), (8,), (3,), (8,), 4),
+        "paper": Grid("paper", WIDTHS, (0.25, 0.125, 0.5, 0.75, 0.9, 0.95, 0.98), (2, 4), RULES,
+                      0.25, base.SIX_ENCODINGS, 3, WIDTHS, (16, 8, 24, 32), (3, 2, 4, 5, 6, 7),
+                      (16, 32), 4),
     }  # fmt: skip
 
     def family(self, grid: Any, place: Place) -> Preferences:
-        return Preferences(**place, features=grid.features, objects=grid.objects)
+        return Preferences(**place, objects=grid.objects)
 
     def places(self, grid: Any) -> list[Place]:
-        return [{"modules": m, "active": k} for m in grid.modules for k in grid.active]
+        first = {"modules": grid.modules[0], "active": grid.active[0], "features": grid.features[0]}
+        others = [{"modules": m, "active": k, "features": grid.features[-1]}
+                  for m in grid.modules for k in grid.active]  # fmt: skip
+        return [first, *(place for place in others if place != first)]
 
     def encoding(self, name: str) -> Encoding:
         return FewShot(shots=SHOTS) if name == "few-shot" else base.encoding_named(name)
