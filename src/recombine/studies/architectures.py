@@ -95,7 +95,7 @@ class Architectures(Study):
         "what network learns, and what would a table need?"
     )
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 2 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 2 min on one H200"
     not_shown = (
         "Equal time: a step of the transformer costs more than one of the MLP.",
         "Rates between those tried, other schedules, or training until nothing improves any more.",

@@ -80,7 +80,7 @@ class ConstructionStudy(Study):
         "Redhardt, Akram and Schug, Scaling can lead to compositional generalization, 2025, "
         "Theorems 3.1 and 4.1"
     )
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 3 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 2.5 min on one H200"
     not_shown = (
         "That training finds this solution: it starts from it, and what networks find by "
         "themselves is another question.",

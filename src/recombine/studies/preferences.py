@@ -40,7 +40,7 @@ class PreferencesStudy(Worlds):
     name = "preferences"
     question = "Do networks that imitate an expert compose preferences never seen together?"
     source = base.SOURCE
-    cost = "quick: 1 min on two CPU cores; standard: 6 min on one H200 (estimated)"
+    cost = "quick: 1 min on two CPU cores; standard: 9 min on one H200"
     not_shown = (
         "Whether longer training would change the picture: the published runs take 3 million "
         "steps of 128 episodes.",
@@ -50,7 +50,7 @@ class PreferencesStudy(Worlds):
         "smoke": Training(40, 1e-3, 16, evaluations=2, weight_decay=1e-3, schedule="cosine"),
         "quick": Training(2_000, 3e-3, 64, evaluations=5, weight_decay=1e-3, schedule="cosine"),
         "standard": Training(
-            36_000, 2e-3, 128, evaluations=8, weight_decay=1e-3, schedule="cosine"
+            80_000, 1e-3, 128, evaluations=12, weight_decay=1e-3, schedule="cosine"
         ),
         "paper": Training(3_000_000, 1e-4, 128, evaluations=300, weight_decay=1e-3),
     }
@@ -61,8 +61,8 @@ class PreferencesStudy(Worlds):
         "smoke": Grid("smoke", (16,), (0.25, 0.5), (2,), ("disconnected",), 0.5,
                       ("identity",), 2, (), (6,), (2,), (6,), 2),
         "quick": Grid(held_out=(0.25, 0.5), depth=(3,)),
-        "standard": Grid("standard", (256, 384, 512), (0.25, 0.5, 0.75), (4,), RULES, 0.5,
-                         base.SIX_ENCODINGS, 5, (), (8,), (3,), (8,), 3),
+        "standard": Grid("standard", (128, 256, 512), (0.25, 0.5, 0.75), (4,), RULES, 0.5,
+                         base.SIX_ENCODINGS, 5, (), (8,), (3,), (8,), 4),
         "paper": Grid("paper", WIDTHS, (0.25, 0.125, 0.5, 0.75, 0.9, 0.95, 0.98), (2, 4), RULES,
                       0.25, base.SIX_ENCODINGS, 3, WIDTHS, (16, 8, 24, 32), (3, 2, 4, 5, 6, 7),
                       (16, 32), 4),
