@@ -14,4 +14,5 @@ REGISTRY = {
     "architectures": "recombine.studies.architectures:Architectures",
     "construction": "recombine.studies.construction:ConstructionStudy",
     "law": "recombine.studies.law:Law",
+    "preference-law": "recombine.studies.preference_law:PreferenceLaw",
 }

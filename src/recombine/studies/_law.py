@@ -1,18 +1,20 @@
-"""The search behind study `law`: settings, sizes round by round, and the thresholds they give."""
+"""The search behind the studies of growth: settings, sizes by rounds, and the thresholds found."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
 from recombine.combinations import Subsets
 from recombine.errors import InvalidRequest, unknown
+from recombine.families._family import Family
 from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments.generalization import Generalization
 from recombine.lab import thresholds
@@ -27,7 +29,7 @@ from recombine.supports import SupportRule
 
 NAMES = {"mlp": "MLP", "transformer": "transformer"}
 
-# Of this study alone: thousands of cells ask for short runs at a high rate.
+# Of study `law` alone: thousands of cells ask for short runs at a high rate.
 TRAINING = {
     "smoke": base.SMOKE,
     "quick": base.Training(2_000, 3e-3, 64, 8, 4, 8),
@@ -40,18 +42,54 @@ FEWEST_MODULES, FEWEST_ACTIVE = 5, 2  # values of M and of K that a comparison o
 # A support must leave enough to score: this many combinations, and this share of them.
 SCORED, SCORED_SHARE = 8, 0.02
 
-# The published sweep, for comparison: 10 numbers of modules, 3 of active ones, 15 held-out shares,
-# both models, 3 seeds.
-PUBLISHED_MODULES, PUBLISHED_ACTIVE = tuple(range(10, 29, 2)), (4, 5, 6)
-PUBLISHED_SHARES = (
-    0.9, 0.95, 0.98, 0.99, 0.995, 0.9975, 0.999, 0.9995, 0.99975, 0.9999, 0.99995, 0.999975,
-    0.99999, 0.999995, 0.999999,
+
+@dataclass(frozen=True)
+class Published:
+    """A published sweep, for comparison: every setting at every held-out share."""
+
+    modules: tuple[int, ...]
+    active: tuple[int, ...]
+    shares: tuple[float, ...]
+    models: int = 2
+    seeds: int = 3
+
+    @property
+    def cells(self) -> int:
+        return len(self._supports()) * self.models * self.seeds
+
+    @property
+    def feasible(self) -> int:
+        """How many of the cells can exist: in the others too little is left to connect modules."""
+        can = sum(rule.feasible(space) is None for space, rule in self._supports())
+        return can * self.models * self.seeds
+
+    def _supports(self) -> list[tuple[Subsets, SupportRule]]:
+        return [
+            (Subsets(m, k), SupportRule("random", held_out=share))
+            for m in self.modules
+            for k in self.active
+            for share in self.shares
+        ]
+
+
+PUBLISHED = Published(
+    tuple(range(10, 29, 2)), (4, 5, 6),
+    (0.9, 0.95, 0.98, 0.99, 0.995, 0.9975, 0.999, 0.9995, 0.99975, 0.9999, 0.99995, 0.999975,
+     0.99999, 0.999995, 0.999999),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Settings (M, K) by models; sizes N are chosen round by round within each."""
+    """Settings (M, K) by models; sizes N are chosen round by round within each.
+
+    This one is on the hyperteacher. A grid on another family derives from it and says what its
+    tasks are, what their score is called, and how long networks train.
+    """
+
+    metric: ClassVar[str] = Hyperteacher.metric
+    lengths: ClassVar[Mapping[str, base.Training]] = TRAINING
+    published: ClassVar[Published] = PUBLISHED
 
     training: str = "quick"
     modules: tuple[int, ...] = (6, 8, 12)
@@ -70,6 +108,28 @@ class Grid:
     parts: int = 2  # parts a bracket is cut into: a further round adds one size fewer
     rounds: int = 3  # after the first
     seeds: int = 5
+
+    def family(self, modules: int, active: int) -> Family:
+        """The tasks at a setting (M, K)."""
+        units = self.lengths[self.training].teacher
+        return Hyperteacher(
+            modules=modules, active=active, input_units=units, hidden=(units,), output_units=units
+        )
+
+    def first_sizes(self, setting: Setting) -> list[int]:
+        """The sizes of the first round."""
+        return thresholds.first_sizes(*setting.span, self.first)
+
+    @property
+    def first_count(self) -> int:
+        """How many those are, where there is room."""
+        return self.first
+
+    @property
+    def floor(self) -> float:
+        """The seen score below which a network is undertrained: one that reaches the target on
+        unseen combinations never is."""
+        return min(base.SEEN_FLOOR, self.target)
 
 
 @dataclass(frozen=True)
@@ -90,13 +150,17 @@ class Setting:
         return results.where(**dataclasses.asdict(self))
 
     @property
+    def space(self) -> Subsets:
+        return Subsets(self.modules, self.active)
+
+    @property
     def combinations(self) -> int:
-        return Subsets(self.modules, self.active).size
+        return self.space.size
 
     @property
     def span(self) -> tuple[int, int]:
         """The fewest and the most combinations to train on."""
-        space = Subsets(self.modules, self.active)
+        space = self.space
         fewest = space.fewest_connected
         most = space.size - max(SCORED, math.ceil(SCORED_SHARE * space.size))
         if fewest is None or most < fewest:
@@ -113,24 +177,26 @@ def check(grid: Grid) -> None:
     for model in grid.model:
         if model not in NAMES:
             raise unknown("model", model, NAMES)
-    if grid.training not in TRAINING:
-        raise unknown("training", grid.training, TRAINING)
+    if grid.training not in grid.lengths:
+        raise unknown("training", grid.training, grid.lengths)
     if not 0 < grid.target < 1 or grid.seeds < 1:
         raise InvalidRequest(
-            f"target={grid.target:g}, seeds={grid.seeds}: expected an R² between 0 and 1, such as "
-            "0.95, and at least 1 seed"
+            f"target={grid.target:g}, seeds={grid.seeds}: expected an {grid.metric} between 0 and "
+            "1, such as 0.95, and at least 1 seed"
         )
     if grid.first < 2 or grid.parts < 2 or grid.rounds < 0:
         raise InvalidRequest(
             f"first={grid.first}, parts={grid.parts}, rounds={grid.rounds}: expected at least 2 "
             "first sizes, 2 parts and 0 rounds"
         )
-    sizes = grid.first + grid.rounds * (grid.parts - 1)
+    sizes = grid.first_count + grid.rounds * (grid.parts - 1)
     if sizes < FEWEST:
         raise InvalidRequest(
             f"first={grid.first}, parts={grid.parts}, rounds={grid.rounds} train {sizes} sizes: "
             f"a threshold needs {FEWEST}; use first={grid.first + FEWEST - sizes}"
         )
+    for m, k in ranked(grid):
+        grid.family(m, k).check()
 
 
 def ranked(grid: Grid) -> list[tuple[int, int]]:
@@ -155,28 +221,40 @@ def network(grid: Grid, model: str) -> tuple[Model, float]:
 def cell(grid: Grid, setting: Setting, size: int, seed: int) -> Cell:
     """A network that is trained on `size` combinations."""
     model, rate = network(grid, setting.model)
-    training = dataclasses.replace(TRAINING[grid.training], learning_rate=rate)
-    units = training.teacher
-    teacher = Hyperteacher(
-        modules=setting.modules, active=setting.active, input_units=units, hidden=(units,),
-        output_units=units,
-    )  # fmt: skip
+    training = dataclasses.replace(grid.lengths[grid.training], learning_rate=rate)
     labels = {**dataclasses.asdict(setting), "size": size, "seed": seed}
     return base.family_cell(
-        training, teacher, SupportRule("fixed-size", count=size), base.encoding_named("identity"),
-        model, seed, (Generalization(combinations=256),), labels,
+        training, grid.family(*setting.place), SupportRule("fixed-size", count=size),
+        base.encoding_named("identity"), model, seed, (Generalization(combinations=256),), labels,
     )  # fmt: skip
 
 
-def usable(rows: Results) -> Results:
+def size_ratio(grid: Grid) -> float:
+    """Parameters of the transformer for each one of the MLP, where the two differ most."""
+    found = []
+    for m, k in ranked(grid):
+        family = grid.family(m, k)
+        sizes = (base.encoding_named("identity").size(family), family.input_size,
+                 family.output_size)  # fmt: skip
+        mlp, transformer = (network(grid, model)[0].parameters(*sizes) for model in NAMES)
+        found.append(transformer / mlp)
+    return max(found, key=lambda ratio: abs(math.log(ratio)))
+
+
+def usable(grid: Grid, rows: Results) -> Results:
     """Networks that count: neither diverged nor undertrained."""
-    return Results([row for row in base.trained(rows) if not row.diverged])
+    return Results([row for row in rows if not row.diverged and base.seen(row) >= grid.floor])
 
 
-def mean_curve(rows: Results) -> tuple[list[int], list[float]]:
-    """The sizes tried and the mean unseen R² at each; NaN where no network learnt its tasks."""
+def undertrained(grid: Grid, rows: Results) -> int:
+    """How many networks have not learnt what they were trained on."""
+    return sum(not base.seen(row) >= grid.floor for row in rows if not row.diverged)
+
+
+def mean_curve(grid: Grid, rows: Results) -> tuple[list[int], list[float]]:
+    """The sizes tried and the mean unseen score at each; NaN where no network learnt its tasks."""
     sizes = rows.labels("size")
-    found = [usable(rows.where(size=n)).values("generalization", "unseen") for n in sizes]
+    found = [usable(grid, rows.where(size=n)).values("generalization", "unseen") for n in sizes]
     return sizes, [float(v.mean()) if v.size else math.nan for v in found]
 
 
@@ -218,7 +296,7 @@ def points(grid: Grid, results: Results, model: str) -> list[Point]:
     """
     found = []
     for setting in settings(grid):
-        rows = usable(setting.of(results)) if setting.model == model else Results([])
+        rows = usable(grid, setting.of(results)) if setting.model == model else Results([])
         for seed in rows.labels("seed"):
             own = {r.labels["size"]: r for r in rows.where(seed=seed)}
             scores = {n: base.unseen(own[n]) for n in sorted(own)}
@@ -249,7 +327,7 @@ def located(found: Sequence[Point], setting: tuple[int, int]) -> bool:
 
 
 def fit_at_most(setting: Setting, results: Results) -> float:
-    """The mean seen R² at the largest size tried."""
+    """The mean seen score at the largest size tried."""
     rows = setting.of(results)
     sizes = rows.labels("size")
     found = rows.where(size=sizes[-1]).values("generalization", "seen") if sizes else np.empty(0)
@@ -258,33 +336,23 @@ def fit_at_most(setting: Setting, results: Results) -> float:
 
 def finest(grid: Grid, setting: Setting) -> int:
     """How many sizes a plain grid needs to be nowhere coarser than the rounds at the crossing."""
-    steps = (grid.first - 1) * grid.parts**grid.rounds
+    steps = (grid.first_count - 1) * grid.parts**grid.rounds
     return len(thresholds.first_sizes(*setting.span, steps + 1))
-
-
-def published() -> tuple[int, int]:
-    """Cells of the published sweep, and how many of them can exist."""
-    all_settings = [
-        (Subsets(m, k), SupportRule("random", held_out=share))
-        for m in PUBLISHED_MODULES
-        for k in PUBLISHED_ACTIVE
-        for share in PUBLISHED_SHARES
-    ]
-    can = sum(rule.feasible(space) is None for space, rule in all_settings)
-    return len(all_settings) * 2 * 3, can * 2 * 3
 
 
 def saved(grid: Grid, results: Results) -> str:
     """What the rounds cost against grids of evenly spread sizes."""
+    sweep = grid.published
+    told = f"The published sweep has {sweep.cells:,} cells, {sweep.feasible:,} of which can exist"
+    if not grid.rounds:
+        words = f"All sizes were chosen in advance, for {len(results):,} runs."
+        return f"{words} {told}." if grid.training == "paper" else words
     full = grid.seeds * sum(finest(grid, setting) for setting in settings(grid))
     words = (
         "Against evenly spread sizes, as close in log N as the rounds come around the crossing, "
         f"for all settings and seeds, the search {thresholds.savings(len(results), full)}"
     )
     if grid.training == "paper":
-        cells, can = published()
-        words += (
-            f" The published sweep has {cells:,} cells, {can:,} of which can exist; against those "
-            f"the search {thresholds.savings(len(results), can)}"
-        )
+        against = thresholds.savings(len(results), sweep.feasible)
+        words += f" {told}; against those the search {against}"
     return words

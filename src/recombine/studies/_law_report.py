@@ -1,4 +1,4 @@
-"""The figures and tables of study `law`."""
+"""The figures and tables of the studies of growth."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from recombine.studies._law import (
     reached,
     saved,
     settings,
+    undertrained,
+    usable,
 )
 
 Laws = Mapping[str, Mapping[str, Extrapolation] | str]
@@ -42,15 +44,15 @@ def sections(grid: Grid, results: Results, laws: Laws) -> list[Section]:
     return [
         Section(
             "How many combinations are needed",
-            f"N* is the number of trained combinations at which the unseen R² of a seed reaches "
-            f"{grid.target:g}, read off a logistic curve in log N fitted to that seed's scores.\n\n"
-            f"{saved(grid, results)}",
+            f"N* is the number of trained combinations at which the unseen {grid.metric} of a seed "
+            f"reaches {grid.target:g}, read off a logistic curve in log N fitted to that seed's "
+            f"scores.\n\n{saved(grid, results)}",
             (need_figure(grid, found, laws), share_figure(grid, found)),
             (need_table(grid, found), model_table(grid, results)),
         ),
         law_section(laws),
         Section(
-            "Unseen R² by number of trained combinations",
+            f"Unseen {grid.metric} by number of trained combinations",
             "The curves behind N*, with every size that the rounds asked for.",
             (curve_figure(grid, results),),
             (used_table(grid, results, found),),
@@ -208,17 +210,18 @@ def law_section(laws: Laws) -> Section:
 
 
 def curve_figure(grid: Grid, results: Results) -> Figure:
-    """Unseen R² against N for every setting."""
+    """Unseen scores against N for every setting."""
     drawn = []
     for k in sorted(set(grid.active)):
         for m in sorted(set(grid.modules)):
-            rows = base.trained(results).where(active=k, modules=m)
+            rows = usable(grid, results).where(active=k, modules=m)
             drawn.append(Panel(f"M = {m}, K = {k}", [
                 base.series_over(rows.where(model=model), "size", base.unseen, NAMES[model])
                 for model in grid.model
             ]))  # fmt: skip
     return panels(
-        "Unseen R² by trained combinations", "trained combinations N", "unseen R²", drawn,
+        f"Unseen {grid.metric} by trained combinations", "trained combinations N",
+        f"unseen {grid.metric}", drawn,
         log_x=True, y_range=(-0.1, 1.02), references=[(grid.target, f"target {grid.target:g}")],
         caption="Means over seeds with 95 % intervals; undertrained networks are left out.",
     )  # fmt: skip
@@ -229,7 +232,7 @@ def used_table(grid: Grid, results: Results, found: Mapping[str, list[Point]]) -
     rows: list[list[Any]] = []
     for s in settings(grid):
         cells = s.of(results)
-        sizes, means = mean_curve(cells)
+        sizes, means = mean_curve(grid, cells)
         here = [p.censored for p in found[s.model] if p.setting == s.place]
         sides = [mean >= grid.target for mean in means if math.isfinite(mean)]
         crossings = sum(a != b for a, b in pairwise(sides))
@@ -239,22 +242,21 @@ def used_table(grid: Grid, results: Results, found: Mapping[str, list[Point]]) -
         if crossings > 1:
             notes.append(f"the mean curve crosses the target {crossings} times")
         if seen < grid.target:
-            notes.append("limited by training: seen R² is below the target itself")
-        alive = [row for row in cells if not row.diverged]
+            notes.append(f"limited by training: seen {grid.metric} is below the target itself")
         rows.append(
             [NAMES[s.model], s.active, s.modules, len(sizes), here.count("no"),
              here.count("above"), here.count("below"),
-             sum(not base.seen(row) >= base.SEEN_FLOOR for row in alive), cells.diverged,
+             undertrained(grid, cells), cells.diverged,
              seen if math.isfinite(seen) else None, "; ".join(notes)]
         )  # fmt: skip
     return Table(
         "What the thresholds rest on",
         ["model", "K", "M", "sizes tried", "seeds that cross", "not reached (censored)",
-         "reached at once (censored)", "undertrained cells", "diverged", "seen R² at largest N",
-         "note"],
+         "reached at once (censored)", "undertrained cells", "diverged",
+         f"seen {grid.metric} at largest N", "note"],
         rows,
-        f"Undertrained: seen R² below {base.SEEN_FLOOR}; such cells are set aside. So are seeds "
-        f"with fewer than {FEWEST} trained networks, and seeds that miss the target where their "
-        "seen R² at the largest N misses it too. A censored threshold enters the laws as a "
-        "limit, by its probability.",
+        f"Undertrained: seen {grid.metric} below {grid.floor:g}; such cells are set aside. So are "
+        f"seeds with fewer than {FEWEST} trained networks, and seeds that miss the target where "
+        f"their seen {grid.metric} at the largest N misses it too. A censored threshold enters "
+        "the laws as a limit, by its probability.",
     )  # fmt: skip

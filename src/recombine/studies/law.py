@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from recombine.lab import growth, thresholds
+from recombine.lab import growth
 from recombine.lab.growth import Extrapolation, Point
 from recombine.lab.statistics import Interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Study
@@ -27,8 +27,7 @@ from recombine.studies._law import (
     FEWEST_MODULES,
     LEFT_OUT,
     NAMES,
-    PUBLISHED_ACTIVE,
-    PUBLISHED_MODULES,
+    PUBLISHED,
     Grid,
     cell,
     check,
@@ -39,9 +38,20 @@ from recombine.studies._law import (
     points,
     ranked,
     settings,
+    size_ratio,
+    undertrained,
 )
 
 BOTH = tuple(NAMES)
+
+# What no study of this kind can show.
+BEYOND = (
+    "That growth stays as it is beyond the largest setting. With K fixed, the number of all "
+    "combinations is itself a polynomial of M, so no growth in M can stay exponential: the "
+    "laws describe the range that was measured, and the share of all combinations says more.",
+    "How the need grows with K: two values of K tell no law from another.",
+    "Networks of other sizes, or trained for longer: a larger one may need fewer combinations.",
+)
 
 
 class Law(Study):
@@ -53,13 +63,9 @@ class Law(Study):
         "grow, and does a transformer need fewer than an MLP?"
     )
     source = base.SOURCE
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 10 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 5 min on one H200"
     not_shown = (
-        "That growth stays as it is beyond the largest setting. With K fixed, the number of all "
-        "combinations is itself a polynomial of M, so no growth in M can stay exponential: the "
-        "laws describe the range that was measured, and the share of all combinations says more.",
-        "How the need grows with K: two values of K tell no law from another.",
-        "Networks of other sizes, or trained for longer: a larger one may need fewer combinations.",
+        *BEYOND,
         "Families other than the hyperteacher, and supports that are not drawn at random.",
         "Other learning rates: one was chosen for both models in a pilot, not one for each.",
     )
@@ -74,7 +80,7 @@ class Law(Study):
             3, 4, 2, 5,
         ),
         "paper": Grid(
-            "paper", PUBLISHED_MODULES, PUBLISHED_ACTIVE, BOTH, 1024, 4, 256, 4, 4, 0, 3e-4, 3e-4,
+            "paper", PUBLISHED.modules, PUBLISHED.active, BOTH, 1024, 4, 256, 4, 4, 0, 3e-4, 3e-4,
             0.95, 3, 2, 4, 3,
         ),
     }  # fmt: skip
@@ -84,7 +90,7 @@ class Law(Study):
         return [
             cell(grid, setting, size, seed)
             for setting in settings(grid)
-            for size in thresholds.first_sizes(*setting.span, grid.first)
+            for size in grid.first_sizes(setting)
             for seed in range(grid.seeds)
         ]
 
@@ -94,19 +100,19 @@ class Law(Study):
         return [
             cell(grid, setting, size, seed)
             for setting in settings(grid)
-            for size in further_sizes(grid, setting, *mean_curve(setting.of(results)))
+            for size in further_sizes(grid, setting, *mean_curve(grid, setting.of(results)))
             for seed in range(grid.seeds)
         ]
 
     def most_further_cells(self, grid: Grid) -> int:
         return grid.seeds * sum(
-            min(grid.rounds * (grid.parts - 1), max(0, high - low + 1 - grid.first))
+            min(grid.rounds * (grid.parts - 1), max(0, high - low + 1 - grid.first_count))
             for low, high in (setting.span for setting in settings(grid))
         )
 
     def claims(self, grid: Grid) -> list[Claim]:
         largest = " and ".join(f"M={m}, K={k}" for m, k in ranked(grid)[-LEFT_OUT:])
-        need = f"the number of combinations needed for an unseen R² of {grid.target:g}"
+        need = f"the number of combinations needed for an unseen {grid.metric} of {grid.target:g}"
         found = []
         for model, name in NAMES.items():
             found += [
@@ -134,9 +140,8 @@ class Law(Study):
         found.append(
             Claim(
                 "the transformer needs fewer",
-                f"At about equal numbers of parameters, {need} is smaller for the transformer than "
-                "for the MLP (log2 of the ratio, mean over the settings where one of them reaches "
-                "it)",
+                f"{at_sizes(grid)}, {need} is smaller for the transformer than for the MLP (log2 "
+                "of the ratio, mean over the settings where one of them reaches it)",
                 needs_fewer(grid), above=0.0,
             )
         )  # fmt: skip
@@ -145,6 +150,14 @@ class Law(Study):
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         laws = {model: compared(grid, results, model) for model in grid.model}
         return report.sections(grid, results, laws)
+
+
+def at_sizes(grid: Grid) -> str:
+    """How large the networks are that a claim compares."""
+    ratio = size_ratio(grid) if set(grid.model) == set(NAMES) else 1.0
+    if 1 / 1.05 < ratio < 1.05:
+        return "At about equal numbers of parameters"
+    return f"With {ratio:.2g} times the parameters of the MLP"
 
 
 def wanted(grid: Grid, model: str) -> None:
@@ -263,16 +276,17 @@ def needs_fewer(grid: Grid) -> Callable[[Results], Evidence]:
 
 def setbacks(grid: Grid, results: Results, model: str) -> str:
     """What training, not data, may have limited, for a claim's note."""
-    words = []
-    if aside := base.left_out(results.where(model=model)):
-        words.append(f"{NAMES[model]}: {aside[0].lower()}{aside[1:]}")
+    words, rows = [], results.where(model=model)
+    counts = {"undertrained": undertrained(grid, rows), "diverged": rows.diverged}
+    if aside := ", ".join(f"{count} {why}" for why, count in counts.items() if count):
+        words.append(f"{NAMES[model]}: left out: {aside}.")
     mine = [s for s in settings(grid) if s.model == model]
     behind = [s for s in mine if fit_at_most(s, results) < grid.target]
     if behind:
         where = ", ".join(f"M={s.modules} K={s.active}" for s in behind)
         words.append(
-            f"{NAMES[model]}: at the largest N the mean seen R² is itself below {grid.target:g} "
-            f"({where}), so training limits it there."
+            f"{NAMES[model]}: at the largest N the mean seen {grid.metric} is itself below "
+            f"{grid.target:g} ({where}), so training limits it there."
         )
     return " ".join(words)
 
