@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import compiling, memory, startup, training
+from benchmarks import compiling, drawing, memory, startup, training
 from recombine.lab.device import enable_compilation_cache
 
 
@@ -23,6 +23,7 @@ def main() -> None:
         "compiling": compiling.run(),
         "training": training.run(widths, chosen.seconds),
         "memory": memory.run(),
+        "drawing": drawing.run(),
     }
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

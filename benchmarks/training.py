@@ -14,7 +14,9 @@ import jax.numpy as jnp
 from recombine.families.preferences import Preferences
 from recombine.lab.device import device
 from recombine.lab.engine import Population, initial_state
+from recombine.learners.flow import Flow
 from recombine.learners.supervised import Supervised
+from recombine.models.diffusion import DiT
 from recombine.models.mlp import MLP
 from recombine.models.transformer import Transformer
 from recombine.seeds import Seeds
@@ -65,6 +67,7 @@ class Case:
 
     name: str
     learner: Supervised
+    passed: int = 0  # products of a weight that one sample takes; 0: one with each
 
     def member(self, seed: int) -> Supervised:
         return replace(self.learner, seeds=Seeds.all(seed))
@@ -85,6 +88,15 @@ def preferences(width: int = 256) -> Case:
 def transformer(width: int = 256, depth: int = 4) -> Case:
     """The published transformer on hyperteachers."""
     return Case(f"transformer {depth}x{width}", _long(model=Transformer(depth, width)))
+
+
+def dit(width: int = 128, patch: int = 8) -> Case:
+    """A generator of scenes: 128 tasks of 2 pictures a step."""
+    model = DiT(width=width, heads=width // 32, patch=patch)
+    learner = Flow(model=model, evaluation_every=EVALUATE_EVERY, training_steps=10_000_000)
+    patches = learner.family.output_size // (3 * patch**2)
+    told = model.depth * 6 * width**2 + 4 * width**2  # once a picture, all else once a patch
+    return Case(f"dit {model.depth}x{width}", learner, patches * (learner.size - told) + told)
 
 
 def _long(**fields: Any) -> Supervised:
@@ -154,7 +166,7 @@ def measure(case: Case, precision: str, ceiling: float, seconds: float) -> Speed
     together = members if device().accelerated else members * device().cores
     # Products with the weights only: three passes of two operations for each row.
     tokens = case.learner.samples + (1 if case.learner.model.looks_back else 0)
-    flops = 6 * case.learner.size * case.learner.tasks * tokens * rate
+    flops = 6 * (case.passed or case.learner.size) * case.learner.tasks * tokens * rate
     return Speed(
         case.name, together, precision, rate, plain, flops / 1e12, ceiling / 1e12,
         flops / ceiling, compiling, memory,
@@ -174,14 +186,18 @@ def table(lines: list[Speed]) -> str:
 
 
 def run(widths: list[int] | None = None, seconds: float | None = None) -> dict:
-    """Measures every width (and without any given, grid worlds and a transformer too)."""
+    """Measures every width (without any given, grid worlds, a transformer and generators too)."""
     here = device()
     precision = here.precision()
     ceiling = matmul_ceiling(precision)
     default = [128, 256, 512, 1024] if here.accelerated else [32, 64, 128, 256, 512]
     cases = [mlp(width) for width in widths or default]
     if not widths:
-        cases += [preferences(), transformer()] if here.accelerated else [preferences(64)]
+        cases += (
+            [preferences(), transformer(), dit(64), dit(128), dit(256)]
+            if here.accelerated
+            else [preferences(64), dit(32)]
+        )
     lines = []
     for case in cases:
         spent = seconds or (8.0 if here.accelerated else 4.0)

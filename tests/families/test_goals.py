@@ -358,7 +358,9 @@ def test_a_family_of_other_sizes_counts_its_modules_and_survives_storing():
         assert revive(json.loads(json.dumps(canonical(spec)))) == spec
         assert replace(spec) == spec
     z, drawn = latents(small, np.arange(48)), content(small)
-    np.testing.assert_array_equal(z, jax.vmap(lambda row: small.latent(jax.random.key(0), row))(z > 0))
+    np.testing.assert_array_equal(
+        z, jax.vmap(lambda row: small.latent(jax.random.key(0), row))(z > 0)
+    )
     play = jax.jit(lambda drawn, z, key: small.draw(drawn, z, key, 9))
     states, targets = play(drawn, z, jax.random.key(0))
     assert small.observe(drawn, states).shape == (48, 9, 125)

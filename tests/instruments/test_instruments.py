@@ -13,11 +13,14 @@ import pytest
 from recombine._lazy import load
 from recombine.errors import InvalidRequest, NotApplicable, RecombineError
 from recombine.families import Hyperteacher, Preferences
+from recombine.families.scenes import Scenes
 from recombine.instruments import (
     REGISTRY,
+    Composition,
     Decodability,
     Erasure,
     Exactness,
+    Foretelling,
     FunctionDecoder,
     Generalization,
     Reading,
@@ -30,7 +33,9 @@ from recombine.instruments.decodability import last_hidden, project
 from recombine.lab import engine
 from recombine.lab.engine import Population
 from recombine.learners import Supervised
+from recombine.learners.flow import Flow
 from recombine.models import MLP
+from recombine.models.diffusion import DiT
 from recombine.supports import novelty
 
 LEARNER = Supervised(
@@ -51,6 +56,15 @@ SMALL = {
     "function-decoder": FunctionDecoder(tasks=64, inputs=8),
 }
 WORLDLY = {"rollout": Rollout(combinations=16, episodes=2)}
+DRAWING = {
+    "composition": Composition(combinations=8, draws=4, steps=2, training_images=64),
+    "foretelling": Foretelling(combinations=8, fitted=20, draws=4, times=(0.5,), steps=2),
+}
+ARTIST = Flow(
+    family=Scenes(modules=8, active=2, size=16, cells=2, shapes=4, colours=2),
+    model=DiT(depth=1, width=16, heads=2, patch=8),
+    training_steps=30,
+)
 
 
 @dataclass(frozen=True)
@@ -83,10 +97,11 @@ def readings(run) -> dict[str, Reading]:
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_a_registered_instrument_keeps_the_contract(name, run):
-    if name in WORLDLY:
-        learner = dataclasses.replace(LEARNER, family=Preferences(modules=8, active=2), samples=8)
+    if name in WORLDLY or name in DRAWING:
+        walker = dataclasses.replace(LEARNER, family=Preferences(modules=8, active=2), samples=8)
+        learner = walker if name in WORLDLY else ARTIST
         untrained = learner.weights(engine.initial_state(learner, learner.prepare({}), "float32"))
-        check_instrument(WORLDLY[name], learner, untrained, untrained)
+        check_instrument({**WORLDLY, **DRAWING}[name], learner, untrained, untrained)
         return
     instrument = SMALL[name] if name in SMALL else load(REGISTRY[name])()
     check_instrument(instrument, LEARNER, run.weights, run.untrained_weights)

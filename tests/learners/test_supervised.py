@@ -17,7 +17,7 @@ from recombine.encodings import InvertibleNetwork
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.families import Hyperteacher
 from recombine.lab.engine import Population
-from recombine.learners import REGISTRY, AsDrawn, Recall, Supervised, check_learner
+from recombine.learners import REGISTRY, AsDrawn, Flow, Recall, Supervised, check_learner
 from recombine.learners.check import unpadded
 from recombine.learners.supervised import SupervisedProgram
 from recombine.models import MLP
@@ -41,6 +41,7 @@ SMALL = {
     "recall": Recall(family=TINY.family, tasks=32, samples=8, entries=64, training_steps=60,
                      evaluation_every=60, evaluation_tasks=128),
     "as-drawn": AsDrawn(TINY),
+    "flow": Flow(**vars(TINY)),
 }  # fmt: skip
 
 

@@ -151,6 +151,13 @@ def construct(chosen: Namespace) -> None:
     _print(chosen, found, lines(found))
 
 
+def generator(chosen: Namespace) -> None:
+    from recombine.cli.generator import document, lines
+
+    found = document(chosen)
+    _print(chosen, found, lines(found))
+
+
 def doctor(chosen: Namespace) -> None:
     from recombine.cli.checkup import document, lines
 

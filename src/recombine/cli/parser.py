@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -14,6 +15,19 @@ from recombine._version import __version__
 from recombine.studies import PRESETS, REGISTRY
 
 COMMANDS = "recombine.cli.commands"
+
+
+class Help(argparse.HelpFormatter):
+    """Help whose examples can be copied: an option is never broken at its hyphen."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return textwrap.fill(
+            " ".join(text.split()),
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,7 +70,7 @@ def build() -> argparse.ArgumentParser:
         function: str | None = None,
     ) -> argparse.ArgumentParser:  # fmt: skip
         made = (under or commands).add_parser(
-            name, help=text, description=text, epilog=f"example: {example}"
+            name, help=text, description=text, epilog=f"example: {example}", formatter_class=Help
         )
         made.add_argument("--json", action="store_true", help="print JSON for machines")
         place = os.environ.get("RECOMBINE_STORE", "runs")
@@ -136,6 +150,13 @@ def build() -> argparse.ArgumentParser:
                       help="room for the weights (default: a quarter of what is free)")  # fmt: skip
     made.add_argument("--to", default=None, metavar="FILE", help="a safetensors file to save it in")
 
+    made = command(
+        "generator", "Reads your own text-to-image pipeline; continues where it stopped.",
+        "recombine generator path/to/pipeline --family animals-8 --to readings/animals "
+        "--judge-endpoint https://api.example.com/v1 --judge-model some-vision-model",
+    )  # fmt: skip
+    _generator(made)
+
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
     made.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -184,12 +205,56 @@ def _study(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
                         help="grid values, such as width=64,128 seeds=5")  # fmt: skip
 
 
+def _generator(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pipeline", nargs="?", default=None,
+                        help="a folder that diffusers saved, or a name on its hub")  # fmt: skip
+    parser.add_argument("--list", action="store_true", help="the families of prompts; reads none")
+    parser.add_argument("--prompts-only", action="store_true",
+                        help="the prompts it would use; makes no image")  # fmt: skip
+    # Not `family`: that is `construct`'s, with other names for a shell to complete.
+    parser.add_argument("--family", dest="prompt_family", default=None, metavar="NAME",
+                        help="a family of prompts (--list shows them)")  # fmt: skip
+    parser.add_argument("--to", default=None, metavar="FOLDER",
+                        help="for images, judgements and the reading")  # fmt: skip
+    parser.add_argument("--judge-endpoint", default=None, metavar="URL",
+                        help="a vision model that speaks OpenAI's chat completions")  # fmt: skip
+    parser.add_argument("--judge-model", default=None, metavar="NAME", help="its name there")
+    parser.add_argument("--judge-key-variable", default="OPENAI_API_KEY", metavar="NAME",
+                        help="of the environment, with its key; or none "
+                             "(OPENAI_API_KEY)")  # fmt: skip
+    parser.add_argument("--judge-calls", type=int, default=None, metavar="N",
+                        help="ask it at most so often")  # fmt: skip
+    parser.add_argument("--judge", default=None, metavar="MODULE:FUNCTION",
+                        help="a judge of your own instead")  # fmt: skip
+    parser.add_argument("--combinations", type=int, default=100, metavar="N", help="prompts (100)")
+    parser.add_argument("--images", type=int, default=8, metavar="N", help="of each prompt (8)")
+    parser.add_argument("--steps", type=int, default=30, metavar="N", help="of denoising (30)")
+    parser.add_argument("--guidance", type=float, default=None, metavar="SCALE",
+                        help="default: the pipeline's own")  # fmt: skip
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", dest="settings",
+                        help="for the pipeline, such as height=512 width=512")  # fmt: skip
+    parser.add_argument("--layers", nargs="+", default=None, metavar="PATTERN",
+                        help="blocks to record, such as 'up_blocks.*.attentions.*'")  # fmt: skip
+    parser.add_argument("--device", default="cpu", help="such as cuda (cpu)")
+    parser.add_argument("--dtype", default="float32", help="float32, float16 or bfloat16")
+    parser.add_argument("--seed", type=int, default=0, help="which prompts and images")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
 def with_choices(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The same with the names of studies and presets, which a shell can then complete.
+    """The same with the names of studies, presets and the like, which a shell can then complete.
 
     Not in the parser itself: its own message for a wrong choice is longer and less helpful.
     """
-    names = {"study": tuple(REGISTRY), "preset": PRESETS}
+    from recombine.pictures import FAMILIES
+    from recombine.pictures.pipelines import DTYPES
+
+    names = {
+        "study": tuple(REGISTRY),
+        "preset": PRESETS,
+        "prompt_family": tuple(FAMILIES),
+        "dtype": DTYPES,
+    }
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for further in action.choices.values():

@@ -7,6 +7,7 @@ REGISTRY = {
     "additive": "recombine.families.additive:Additive",
     "preferences": "recombine.families.preferences:Preferences",
     "goals": "recombine.families.goals:Goals",
+    "scenes": "recombine.families.scenes:Scenes",
 }
 
 __getattr__, __all__ = lazy(
@@ -19,6 +20,7 @@ __getattr__, __all__ = lazy(
         "Additive": "recombine.families.additive",
         "Preferences": "recombine.families.preferences",
         "Goals": "recombine.families.goals",
+        "Scenes": "recombine.families.scenes",
         "check_family": "recombine.families.check",
     },
 )

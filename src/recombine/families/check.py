@@ -12,6 +12,7 @@ import numpy as np
 
 from recombine.errors import RecombineError
 from recombine.families._family import Content, Family
+from recombine.families._flow import Generator
 from recombine.lab.identity import canonical, revive
 from recombine.trees import pad_to
 
@@ -157,6 +158,17 @@ def _check_targets(
             same(np.asarray(found), targets[number], TOLERANCE),
             "targets must give the answers that draw gave with the same inputs",
         )
+    if isinstance(family, Generator):
+        # What is to be made is among the inputs: tasks differ in them, not in the answers.
+        turned = family.draw(
+            content, jnp.asarray(latents[::-1]), jax.random.key(1), _samples(family)
+        )
+        require(
+            not same(turned[0], inputs),
+            "inputs of a family that generates must depend on the latent: all combinations gave "
+            "the same examples",
+        )
+        return
     pool = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), inputs)
     answers = [np.asarray(family.targets(content, jnp.asarray(z), pool)) for z in latents]
     require(

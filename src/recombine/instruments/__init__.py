@@ -9,14 +9,18 @@ REGISTRY = {
     "rollout": "recombine.instruments.rollout:Rollout",
     "exactness": "recombine.instruments.exactness:Exactness",
     "function-decoder": "recombine.instruments.function_decoder:FunctionDecoder",
+    "composition": "recombine.instruments.composition:Composition",
+    "foretelling": "recombine.instruments.foretelling:Foretelling",
 }
 
 __getattr__, __all__ = lazy(
     __name__,
     {
+        "Composition": "recombine.instruments.composition",
         "Decodability": "recombine.instruments.decodability",
         "Erasure": "recombine.instruments.erasure",
         "Exactness": "recombine.instruments.exactness",
+        "Foretelling": "recombine.instruments.foretelling",
         "FunctionDecoder": "recombine.instruments.function_decoder",
         "Generalization": "recombine.instruments.generalization",
         "Instrument": "recombine.instruments._instrument",

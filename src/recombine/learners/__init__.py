@@ -6,6 +6,7 @@ REGISTRY = {
     "supervised": "recombine.learners.supervised:Supervised",
     "recall": "recombine.learners.recall:Recall",
     "as-drawn": "recombine.learners.as_drawn:AsDrawn",
+    "flow": "recombine.learners.flow:Flow",
 }
 
 __getattr__, __all__ = lazy(
@@ -13,6 +14,7 @@ __getattr__, __all__ = lazy(
     {
         "Arrays": "recombine.learners._learner",
         "AsDrawn": "recombine.learners.as_drawn",
+        "Flow": "recombine.learners.flow",
         "Learner": "recombine.learners._learner",
         "Material": "recombine.learners._learner",
         "Program": "recombine.learners._learner",

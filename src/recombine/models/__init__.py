@@ -8,6 +8,7 @@ REGISTRY = {
     "hypernetwork": "recombine.models.hypernetwork:Hypernetwork",
     "affine": "recombine.models.affine:Affine",
     "constructed": "recombine.models.constructed:Constructed",
+    "dit": "recombine.models.diffusion:DiT",
 }
 
 __getattr__, __all__ = lazy(
@@ -24,6 +25,10 @@ __getattr__, __all__ = lazy(
         "Affine": "recombine.models.affine",
         "AffineNetwork": "recombine.models.affine",
         "Constructed": "recombine.models.constructed",
+        "DiT": "recombine.models.diffusion",
+        "DiTNetwork": "recombine.models.diffusion",
+        "sample": "recombine.models.sampling",
+        "sample_path": "recombine.models.sampling",
         "Linear": "recombine.models.layers",
         "Wrapper": "recombine.models.layers",
         "Mask": "recombine.models.layers",

@@ -76,13 +76,43 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """Pictures of one request, side by side in one PNG, and whether each shows what was asked."""
+
+    asked: str
+    png: bytes
+    marks: Sequence[bool]
+
+    def __post_init__(self) -> None:
+        if not self.png.startswith(b"\x89PNG\r\n\x1a\n") or not self.marks:
+            raise InvalidRequest(f"strip {self.asked!r}: expected the bytes of a PNG, and marks")
+
+    @property
+    def alt(self) -> str:
+        """The strip in words."""
+        right = [str(n) for n, mark in enumerate(self.marks, start=1) if mark]
+        return f"{len(self.marks)} pictures of {self.asked}; right: {', '.join(right) or 'none'}"
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Strips of pictures under one title."""
+
+    title: str
+    strips: Sequence[Strip]
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
-    """A titled part of a report: paragraphs (parted by blank lines), then figures and tables."""
+    """A titled part of a report: paragraphs (parted by blank lines), then figures, pictures and
+    tables."""
 
     title: str
     text: str = ""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
+    galleries: Sequence[Gallery] = ()
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ def render(report: Report) -> str:
         paragraphs=_paragraphs,
         cells=_cells,
         drawing=drawings.next,
+        base64=lambda data: base64.b64encode(data).decode(),
     )
 
 

@@ -15,4 +15,5 @@ REGISTRY = {
     "construction": "recombine.studies.construction:ConstructionStudy",
     "law": "recombine.studies.law:Law",
     "preference-law": "recombine.studies.preference_law:PreferenceLaw",
+    "images": "recombine.studies.images:Images",
 }
