@@ -20,6 +20,10 @@ if CACHE != "off":
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", CACHE)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
+# Compiling is most of what tests do the first time, and their programs are too small to gain from
+# being optimised.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
+
 # Small decompositions gain nothing from threads, and where cores are busy the threads wait for one
 # another a hundred times longer than they work. numpy is already there (a pytest plugin imports
 # it); the variable is for libraries loaded later and for child processes.

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from recombine.errors import InvalidRequest
 from recombine.lab.identity import canonical, revive
-from recombine.models.layers import FULL, Mask, count_parameters, named_layers, wrap
-from recombine.models.transformer import LayerNorm, Transformer, rotate
+from recombine.models.layers import FULL, LayerNorm, Mask, count_parameters, named_layers, wrap
+from recombine.models.transformer import Transformer, rotate
 
 pytestmark = pytest.mark.usefixtures("strict_types")
 

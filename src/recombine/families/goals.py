@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.combinations import Slots
 from recombine.errors import InvalidRequest
+from recombine.families._factors import count_modules, listed, whole
 from recombine.families._family import Content
 from recombine.families._world import World
 from recombine.families.mazes import (
@@ -90,23 +91,16 @@ class Goals(World):
                 "copies": len(QUADRANTS), "least_path": LONGEST - 1, "steps": LONGEST}  # fmt: skip
         for name, bound in most.items():
             value = getattr(self, name)
-            if not _whole(value) or not 1 <= value <= bound:
+            if not whole(value) or not 1 <= value <= bound:
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number from 1 to {bound}")
         if self.size not in SIZES:
-            raise InvalidRequest(f"size={self.size!r}: mazes are {_listed(SIZES)} cells wide")
+            raise InvalidRequest(f"size={self.size!r}: mazes are {listed(SIZES)} cells wide")
         if self.steps <= self.least_path:
             raise InvalidRequest(
                 f"steps={self.steps}: {self.least_path} steps to the goal (least_path) and the "
                 f"interaction do not fit; use steps={self.least_path + 1} or more"
             )
-        for name in ("modules", "active"):
-            value, counted = getattr(self, name), getattr(self.space, name)
-            if value not in (0, counted) or not _whole(value):
-                raise InvalidRequest(
-                    f"{name}={value!r}: factors of {_listed(self.space.levels, 'and')} values have "
-                    f"{name}={counted}; leave it out, or use 0"
-                )
-            object.__setattr__(self, name, counted)
+        count_modules(self, self.space, self.space.levels)
         if self.layouts and len(self.layouts) != self.mazes:
             raise InvalidRequest(
                 f"{len(self.layouts)} layouts for mazes={self.mazes}: use mazes={len(self.layouts)}"
@@ -323,12 +317,3 @@ class Goals(World):
 
 def _pick(noise: Float[Array, "task cell"], among: Bool[Array, "task cell"]) -> Int[Array, "task"]:
     return jnp.argmax(jnp.where(among, noise, -1.0), axis=1).astype(jnp.int32)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _listed(values: tuple[int, ...], last: str = "or") -> str:
-    *some, end = map(str, values)
-    return f"{', '.join(some)} {last} {end}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.combinations import Slots, Space, Subsets
 from recombine.errors import InvalidRequest, unknown
+from recombine.families._factors import count_modules, listed, whole
 from recombine.families._family import Content
 from recombine.families._flow import Flow as Flow
 from recombine.families._flow import Generator
@@ -57,39 +58,32 @@ class Scenes(Generator):
         self._check_canvas()
         for name, bound in (("shapes", len(SHAPES)), ("colours", len(COLOURS))):
             value = getattr(self, name)
-            if not _whole(value) or not 1 <= value <= bound:
+            if not whole(value) or not 1 <= value <= bound:
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number from 1 to {bound}")
         self._check_sizes()
         if self.shows == "sets":
             self._check_sets()
             return
-        for name in ("modules", "active"):
-            value, counted = getattr(self, name), getattr(self.space, name)
-            if value not in (0, counted) or not _whole(value):
-                raise InvalidRequest(
-                    f"{name}={value!r}: factors of {_listed(self._levels, 'and')} values have "
-                    f"{name}={counted}; leave it out, or use 0"
-                )
-            object.__setattr__(self, name, counted)
+        count_modules(self, self.space, self._levels)
 
     def _check_canvas(self) -> None:
         if self.size not in CANVASES:
-            raise InvalidRequest(f"size={self.size!r}: scenes are {_listed(CANVASES)} pixels wide")
+            raise InvalidRequest(f"size={self.size!r}: scenes are {listed(CANVASES)} pixels wide")
         even = self.shows != "sets"
         fitting = tuple(
             n for n in range(1, self.size // LEAST_CELL + 1)
             if self.size % n == 0 and not (even and n % 2)
         )  # fmt: skip
-        if not _whole(self.cells) or self.cells not in fitting:
+        if not whole(self.cells) or self.cells not in fitting:
             halves = ", and halves of a scene an even number" if even else ""
             raise InvalidRequest(
                 f"cells={self.cells!r}: cells of size={self.size} must be a whole number of at "
-                f"least {LEAST_CELL} pixels{halves}; use cells={_listed(fitting)}"
+                f"least {LEAST_CELL} pixels{halves}; use cells={listed(fitting)}"
             )
 
     def _check_sizes(self) -> None:
         most = most_sizes(self.cell) if self.shows == "slots" else 1
-        if not _whole(self.sizes) or not 0 <= self.sizes <= most:
+        if not whole(self.sizes) or not 0 <= self.sizes <= most:
             if self.shows != "slots":
                 raise InvalidRequest(
                     f"sizes={self.sizes!r}: {self.shows} have glyphs of one size; use sizes=1, or "
@@ -105,7 +99,7 @@ class Scenes(Generator):
     def _check_sets(self) -> None:
         glyphs = self.shapes * self.colours
         for name, usual in (("modules", min(16, glyphs)), ("active", 3)):
-            if getattr(self, name) == 0 and _whole(getattr(self, name)):
+            if getattr(self, name) == 0 and whole(getattr(self, name)):
                 object.__setattr__(self, name, usual)
         _ = self.space  # refuses numbers that are no sizes
         if self.modules > glyphs:
@@ -234,7 +228,7 @@ class Scenes(Generator):
             raise InvalidRequest("a set has no sentence of its own: use caption(chosen, content)")
         levels = self._levels
         if len(values) != len(levels) or not all(
-            _whole(v) and 0 <= v < n for v, n in zip(values, levels, strict=True)
+            whole(v) and 0 <= v < n for v, n in zip(values, levels, strict=True)
         ):
             raise InvalidRequest(
                 f"{tuple(values)} is no task: expected four numbers, each from 0 to below {levels}"
@@ -318,7 +312,7 @@ def request(
             if name not in words:
                 raise unknown("concept", name, words)
             chosen[words.index(name)] = True
-        elif _whole(name) and 0 <= name < family.modules:
+        elif whole(name) and 0 <= name < family.modules:
             chosen[name] = True
         else:
             raise InvalidRequest(
@@ -330,12 +324,3 @@ def request(
 
 def _named(*words: str) -> str:
     return f"{'an' if words[0][0] in 'aeiou' else 'a'} {' '.join(words)}"
-
-
-def _listed(values: tuple[int, ...], last: str = "or") -> str:
-    *some, end = map(str, values)
-    return f"{', '.join(some)} {last} {end}" if some else end
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.errors import InvalidRequest, NotApplicable, unknown
 from recombine.models._model import Model, Network, Setting
-from recombine.models.layers import FULL, Linear
-from recombine.models.transformer import EPSILON, LayerNorm, xavier
+from recombine.models.layers import FULL, LayerNorm, Linear, normed, xavier
 
 DRAWS = ("image", "velocity")
 CHANNELS = 3
@@ -175,11 +174,7 @@ def modulated(
     scale: Float[Array, "*axes 1 width"],
 ) -> Float[Array, "*axes token width"]:
     """Every token normed without parameters of its own, then scaled and shifted as its image is."""
-    mean = jnp.mean(x, axis=-1, keepdims=True)
-    # Both moments in one pass over x, as in LayerNorm.
-    variance = jnp.mean(x * x, axis=-1, keepdims=True) - mean * mean
-    normed = (x - mean) * jax.lax.rsqrt(jnp.maximum(variance, 0.0) + EPSILON)
-    return normed * (1 + scale) + shift
+    return normed(x) * (1 + scale) + shift
 
 
 class Embedding(eqx.Module):

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.models._model import Model, Network, Setting
-from recombine.models.layers import FULL, Linear
-from recombine.models.transformer import LayerNorm
+from recombine.models.layers import FULL, LayerNorm, Linear
 
 
 @dataclass(frozen=True)

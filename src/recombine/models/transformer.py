@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,9 +13,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.errors import InvalidRequest
 from recombine.models._model import Model, Network, Setting
-from recombine.models.layers import FULL, Linear
+from recombine.models.layers import FULL, LayerNorm, Linear, xavier
 
-EPSILON = 1e-6  # of LayerNorm
 ROPE_BASE = 10_000.0
 
 
@@ -99,31 +97,6 @@ class Transformer(Model):
             up=xavier(keys[4], w, self.units),
             down=xavier(keys[5], self.units, w),
         )
-
-
-def xavier(key: PRNGKeyArray, ins: int, outs: int) -> Linear:
-    """Glorot and Bengio's uniform law of variance 2 / (ins + outs), without a bias."""
-    bound = math.sqrt(6 / (ins + outs))
-    return Linear(jax.random.uniform(key, (ins, outs), minval=-bound, maxval=bound), None)
-
-
-class LayerNorm(eqx.Module):
-    """Centres and scales the last axis, in float32."""
-
-    scale: Float[Array, "width"]
-    bias: Float[Array, "width"] | None
-
-    @staticmethod
-    def draw(width: int, *, bias: bool = False) -> LayerNorm:
-        return LayerNorm(jnp.ones(width), jnp.zeros(width) if bias else None)
-
-    def __call__(self, x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
-        x = x.astype(FULL)
-        mean = jnp.mean(x, axis=-1, keepdims=True)
-        # Both moments in one pass over x: a second pass costs a quarter of a GPU's training step.
-        variance = jnp.mean(x * x, axis=-1, keepdims=True) - mean * mean
-        y = (x - mean) * jax.lax.rsqrt(jnp.maximum(variance, 0.0) + EPSILON) * self.scale
-        return y if self.bias is None else y + self.bias
 
 
 def rotate(x: Float[Array, "*batch token dim"]) -> Float[Array, "*batch token dim"]:
