@@ -315,3 +315,11 @@ def test_a_store_named_in_the_environment_is_the_default(recombine, store, monke
     monkeypatch.setenv("RECOMBINE_STORE", os.fspath(store))
     code, out, _ = recombine("status")
     assert code == 0 and str(store) in out
+
+
+def test_values_may_be_set_one_by_one(recombine, tmp_path):
+    words = ("plan", "goals", "--preset", "smoke", "--store", tmp_path)
+    together = recombine(*words, "--set", "seeds=1", "held_out=0.25")
+    apart = recombine(*words, "--set", "seeds=1", "--set", "held_out=0.25")
+    assert apart == together and apart[0] == 0
+    assert apart != recombine(*words, "--set", "held_out=0.25")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recombine.errors import InvalidRequest
 from recombine.instruments import Reading
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.plan import part
@@ -75,6 +76,8 @@ class Numbers:
     on_noise: float = 0.3
     level1: float = 0.8
     level2: float = 0.6
+    count: int = 10
+    planted: float = 0.96
     seen_curve: tuple[float, ...] = (0.0, 0.4, 0.8)
     unseen_curve: tuple[float, ...] = (0.0, 0.2, 0.6)
     pixels: float = 0.02
@@ -108,6 +111,7 @@ def row(labels: dict[str, Any], cell: str, told: Numbers, world: World) -> Row:
     numbers = {
         "seen": told.seen, "unseen": told.unseen, "gap": told.seen - told.unseen,
         "unseen_level1": told.level1, "unseen_level2": told.level2, "unseen_reliability": 0.8,
+        "unseen_count_level1": told.count, "unseen_count_level2": 10,
     }  # fmt: skip
     controls = {name: {"unseen": 0.0} for name in ("untrained", "shuffled", "planted")}
     twin = {"untrained": {f"{time}/hidden": 0.0 for time in (*EARLY, LATE)}}
@@ -115,7 +119,10 @@ def row(labels: dict[str, Any], cell: str, told: Numbers, world: World) -> Row:
         "composition": Reading(numbers, controls, {
             "unseen": drawn, "seen_pictures": shown, "unseen_pictures": shown,
         }),
-        "foretelling": Reading(values, {**twin, "shuffled": {}, "planted": {}}, {"unseen": read}),
+        "foretelling": Reading(
+            values, {**twin, "shuffled": {}, "planted": {"features": told.planted}},
+            {"unseen": read},
+        ),
     }  # fmt: skip
     summary = {
         "diverged_at": told.diverged_at, "evaluation_steps": [0, 800, 1600],
@@ -156,7 +163,7 @@ def test_a_planted_partial_correlation_is_found_beyond_concepts_too():
         assert found[claim].verdict == "supported"
         assert estimate(found[claim]) == pytest.approx(0.6, abs=0.06)
         assert found[claim].interval.units == 5 * 12  # concepts of five draws
-    assert "40 networks" in found[FORETELLS].note and "0.80" in found[FORETELLS].note
+    assert "25 networks" in found[FORETELLS].note and "0.80" in found[FORETELLS].note
 
 
 @pytest.mark.parametrize("name", ["pixels", "condition"])
@@ -192,7 +199,14 @@ def test_an_opposite_relation_refutes():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"seen": 0.4}, {"seen": float("nan")}, {"diverged_at": 7}, {"units": 19}, {"pixels": 0.06}],
+    [
+        {"seen": 0.4},
+        {"seen": float("nan")},
+        {"diverged_at": 7},
+        {"units": 19},
+        {"pixels": 0.06},
+        {"planted": 0.94},
+    ],
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_networks_that_cannot_tell_are_left_out(wrong):
@@ -214,7 +228,7 @@ def test_networks_that_cannot_tell_are_left_out(wrong):
 def test_bounds_themselves_are_good_enough():
     told = Numbers(seen=0.5, units=20, pixels=0.05)
     group = _images.crossed(made(lambda labels: told)[0], False)
-    assert group is not None and group.controls.shape == (20, 2)
+    assert group is not None and group.controls.shape == (20, 3)
 
 
 # Which comes first?
@@ -444,3 +458,28 @@ def test_a_report_of_networks_that_learnt_nothing_says_so_without_breaking():
         assert render(Report("images", "T", "Q?", "", "quick", "V.",
                              sections=STUDY.sections(GRID, rows)))  # fmt: skip
         assert {j.verdict for j in judged(rows).values()} == {"not tested here"}
+
+
+def test_few_combinations_of_a_kind_of_novelty_are_no_evidence():
+    with pytest.raises(NotTested, match="both kinds of novelty"):
+        levels(made(lambda labels: Numbers(count=9)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"width": "100"}, "width=100 is no multiple of head=32: use width=96"),
+        ({"head": "0"}, "no multiple of head=0"),
+        ({"length": "0.25,2"}, "length=2: expected parts of the training"),
+        ({"draws": "1"}, "draws=1: composition needs 2 or more"),
+        ({"fitted": "7"}, "fitted=7: foretelling needs 8 or more"),
+    ],
+    ids=str,
+)
+def test_numbers_that_cannot_be_are_refused_before_anything_is_trained(settings, words):
+    with pytest.raises(InvalidRequest, match=words):
+        STUDY.cells(STUDY.grid("quick", settings))
+
+
+def test_lengths_can_be_set_where_a_preset_has_none():
+    assert STUDY.grid("quick", {"length": "0.125,0.25"}).length == (0.125, 0.25)

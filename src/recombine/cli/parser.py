@@ -201,7 +201,8 @@ def _later(name: str) -> Callable[[argparse.Namespace], int | None]:
 def _study(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument("study", nargs="?" if optional else None, default=None)
     parser.add_argument("--preset", default="quick", help=f"one of {', '.join(PRESETS)}")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", dest="settings",
+    parser.add_argument("--set", nargs="+", action="extend", default=[], dest="settings",
+                        metavar="NAME=VALUE",
                         help="grid values, such as width=64,128 seeds=5")  # fmt: skip
 
 
@@ -231,7 +232,8 @@ def _generator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of denoising (30)")
     parser.add_argument("--guidance", type=float, default=None, metavar="SCALE",
                         help="default: the pipeline's own")  # fmt: skip
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", dest="settings",
+    parser.add_argument("--set", nargs="+", action="extend", default=[], dest="settings",
+                        metavar="NAME=VALUE",
                         help="for the pipeline, such as height=512 width=512")  # fmt: skip
     parser.add_argument("--layers", nargs="+", default=None, metavar="PATTERN",
                         help="blocks to record, such as 'up_blocks.*.attentions.*'")  # fmt: skip

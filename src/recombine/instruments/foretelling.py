@@ -16,7 +16,7 @@ from recombine.errors import InvalidRequest
 from recombine.families.scenes import Scenes
 from recombine.instruments import ridge
 from recombine.instruments._instrument import Instrument, Reading
-from recombine.instruments.composition import asked_for, scenes
+from recombine.instruments.composition import asked_for, at_least, scenes
 from recombine.instruments.decodability import project
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import SupervisedSubject, in_batches, supervised
@@ -31,15 +31,17 @@ class Foretelling(Instrument):
     """R² of a combination's concepts, read off hidden states on the way from noise to picture.
 
     Probes are fitted to pictures of seen combinations and scored on unseen ones; the layer is
-    chosen, for each time, on seen combinations that the probes were not fitted to. Hidden states
+    chosen, for each time, by probes that were fitted to some of the seen combinations and scored
+    on the others. Hidden states
     are means over the image, projected to `features` dimensions. Beside them stand two probes that
     need no network: one of the noisy image at the same time, since a late state simply contains
     the picture, and one of the condition, since every block is told it. The image is probed as
     well as can be: through the probability of each concept, given the image, of an observer who
-    knows all glyphs and the law of the noise. The table has one row for each unseen combination:
-    its skill, 1 minus the squared error over that of always guessing the mean. The success of a
-    combination is measured on other pictures, by `composition`. Controls: the untrained twin on
-    the same images, shuffled combinations, and planted features.
+    knows all glyphs and takes the rest for noise of the law it has in training. The table has one
+    row for each unseen combination: its skill, 1 minus the squared error over that of always
+    guessing the mean. The success of a combination is measured on other pictures, by
+    `composition`. Controls: the untrained twin on the same images, shuffled combinations, and
+    planted features.
     """
 
     version: ClassVar[int] = 1
@@ -57,6 +59,7 @@ class Foretelling(Instrument):
 
     def __post_init__(self):
         object.__setattr__(self, "times", tuple(self.times))
+        at_least(self, combinations=2, fitted=8, draws=2, features=1, steps=1)
         off = [t for t in self.times if not 0 < t < 1 or abs(t * self.steps % 1 - 0.5) < 0.499]
         if off or not self.times:
             raise InvalidRequest(
@@ -79,7 +82,21 @@ class Foretelling(Instrument):
         rows = np.repeat(validated, self.draws)
         known, told = pictures["seen"], pictures["unseen"]
         asked = {k: shown["asked"] for k, shown in pictures.items()}
-        fit_to, groups = asked["seen"][~rows], np.repeat(seen, self.draws)[~rows]
+        fit_to, groups = asked["seen"], np.repeat(seen, self.draws)
+
+        def guess(shown: Any, asked_of: Any, targets: np.ndarray = fit_to) -> np.ndarray:
+            """What a probe fitted to all seen combinations says of the unseen ones."""
+            probe = ridge.fit_on(shown, targets, groups, asked_of, asked["unseen"])
+            return probe.predictions
+
+        def chosen_by(layer: str, number: int) -> float:
+            """R² on seen combinations that the probe was not fitted to."""
+            shown = known[layer][number]
+            scored = ridge.fit_on(
+                shown[~rows], fit_to[~rows], groups[~rows], shown[rows], fit_to[rows]
+            )
+            return _r2(fit_to[rows], scored.predictions, fit_to[~rows])
+
         mixed = _between(fit_to, self.draws, rng)
         values: dict[str, float] = {}
         controls: dict[str, dict[str, float]] = {name: {} for name in self.controls}
@@ -87,51 +104,32 @@ class Foretelling(Instrument):
         table: dict[str, list[Any]] = {"rank": unseen.tolist(), "members": members.tolist()}
         for number, time in enumerate(self.times):
             names = [name for name in known if name not in ("asked", "twin")]
-            best: tuple[float, str] = (-np.inf, "")
-            found: dict[str, np.ndarray] = {}
-            for name in names:
-                fit_on = known[name][number][~rows]
-                probe = ridge.fit_on(fit_on, fit_to, groups, told[name][number], asked["unseen"])
-                found[name] = probe.predictions
-                values[f"t{time:g}/{name}"] = _r2(asked["unseen"], probe.predictions, fit_to)
-                if name.startswith("layer"):
-                    scored = ridge.fit_on(
-                        fit_on, fit_to, groups, known[name][number][rows], asked["seen"][rows]
-                    )
-                    here = _r2(asked["seen"][rows], scored.predictions, fit_to)
-                    values[f"t{time:g}/{name}/validation"] = here
-                    best = max(best, (here, name))
-            layer = best[1]
+            found = {name: guess(known[name][number], told[name][number]) for name in names}
+            for name, guessed in found.items():
+                values[f"t{time:g}/{name}"] = _r2(asked["unseen"], guessed, fit_to)
+            layers = {n: chosen_by(n, number) for n in names if n.startswith("layer")}
+            for name, score in layers.items():
+                values[f"t{time:g}/{name}/validation"] = score
+            layer = max(layers, key=lambda name: layers[name])
             values[f"t{time:g}/hidden"] = values[f"t{time:g}/{layer}"]
-            values[f"t{time:g}/layer"] = float(layer.split("/")[0].removeprefix("layer"))
-            for name, label in (
-                (layer, "hidden"),
-                ("pixels", "pixels"),
-                ("condition", "condition"),
-            ):
+            values[f"t{time:g}/layer"] = float(_number(layer))
+            for label in ("hidden", "pixels", "condition"):
+                name = layer if label == "hidden" else label
                 skill = _skill(asked["unseen"], found[name], fit_to, self.draws)
                 table[f"{label}_t{time:g}"] = [float(f"{x:.6g}") for x in skill]
-            shuffled = ridge.fit_on(
-                known[layer][number][~rows], mixed, groups, told[layer][number], asked["unseen"]
-            )
-            controls["shuffled"][f"t{time:g}/hidden"] = _r2(
-                asked["unseen"], shuffled.predictions, fit_to
-            )
-            twin = ridge.fit_on(
-                known["twin"][number][~rows], fit_to, groups, told["twin"][number], asked["unseen"]
-            )
-            controls["untrained"][f"t{time:g}/hidden"] = _r2(
-                asked["unseen"], twin.predictions, fit_to
-            )
-        mix = rng.standard_normal((fit_to.shape[1], self.features))
+            besides = {
+                "shuffled": guess(known[layer][number], told[layer][number], mixed),
+                "untrained": guess(known["twin"][number], told["twin"][number]),
+            }
+            for control, guessed in besides.items():
+                controls[control][f"t{time:g}/hidden"] = _r2(asked["unseen"], guessed, fit_to)
+        mix = rng.standard_normal((fit_to.shape[1], max(self.features, fit_to.shape[1])))
         planted = {
-            k: a @ mix + 0.05 * rng.standard_normal((len(a), self.features))
+            k: a @ mix + 0.05 * rng.standard_normal((len(a), mix.shape[1]))
             for k, a in asked.items()
         }
-        probe = ridge.fit_on(
-            planted["seen"][~rows], fit_to, groups, planted["unseen"], asked["unseen"]
-        )
-        controls["planted"]["features"] = _r2(asked["unseen"], probe.predictions, fit_to)
+        guessed = guess(planted["seen"], planted["unseen"])
+        controls["planted"]["features"] = _r2(asked["unseen"], guessed, fit_to)
         return Reading(values, controls, {"unseen": table})
 
     def _watch(
@@ -157,8 +155,11 @@ class Foretelling(Instrument):
             return {**found, "twin": twin[last], "pixels": watched(path)}
 
         found = in_batches(watch, np.asarray(batch.codes))
+        # What needs no network is probed whole, so that hidden states have no head start.
+        whole = ("pixels", "condition")
         features = {
-            name: [project(value[:, t].astype(np.float64), self.features)
+            name: [value[:, t].astype(np.float64) if name in whole
+                   else project(value[:, t].astype(np.float64), self.features)
                    for t in range(len(self.times))]
             for name, value in found.items()
         }  # fmt: skip

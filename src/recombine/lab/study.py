@@ -6,7 +6,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -248,7 +248,10 @@ def with_settings(grid: Any, settings: Mapping[str, str]) -> Any:
     for name, text in settings.items():
         if name not in fields:
             raise unknown("grid value", name, fields)
-        changed[name] = parse_value(name, str(text), fields[name])
+        example = fields[name]
+        if example == ():  # no value says of what type its values would be
+            example = (get_args(get_type_hints(type(grid))[name])[0](),)
+        changed[name] = parse_value(name, str(text), example)
     return dataclasses.replace(grid, **changed)
 
 

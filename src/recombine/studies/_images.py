@@ -18,6 +18,7 @@ from recombine.studies._base import series_over
 
 CHANCE = 0.05  # R² of the probe of the noisy image below which it tells nothing
 FLOOR = 0.5  # seen success below which a generator says nothing about unseen combinations
+PLANTED = 0.95  # R² of planted features below which probes saw too few combinations
 FEWEST = 20  # unseen combinations without which nothing is correlated
 METRIC = "success"
 
@@ -44,22 +45,32 @@ def times(row: Row) -> list[str]:
     return [name.split("/")[0] for name in named if name.endswith("/pixels")]
 
 
-def noisy_times(row: Row) -> list[str]:
-    """Those at which a probe of the image is at chance."""
-    return [t for t in times(row) if row.value("foretelling", f"{t}/pixels") <= CHANCE]
+def noisy_times(*rows: Row) -> list[str]:
+    """Those at which a probe of the image is at chance, in every one of some networks."""
+    return [
+        t for t in (times(rows[0]) if rows else [])
+        if all(row.value("foretelling", f"{t}/pixels") <= CHANCE for row in rows)
+    ]  # fmt: skip
 
 
-def on_noise(row: Row) -> float:
-    """R² of hidden states, mean over the times at which the image tells nothing."""
-    found = [row.value("foretelling", f"{t}/hidden") for t in noisy_times(row)]
-    return float(np.mean(found)) if found else float("nan")
+def on_noise(rows: Sequence[Row]) -> Callable[[Row], float]:
+    """R² of hidden states, mean over the times at which no image of these networks tells
+    anything: the same times for all, so that they can be compared."""
+    early = noisy_times(*(row for row in rows if not row.diverged))
+
+    def number(row: Row) -> float:
+        found = [row.value("foretelling", f"{t}/hidden") for t in early]
+        return float(np.mean(found)) if found else float("nan")
+
+    return number
 
 
 def crossed(row: Row, concepts: bool) -> Crossed | None:
     """Skill and success of one network's unseen combinations; None where there is nothing to
     correlate."""
     early = noisy_times(row)
-    if row.diverged or not early or not seen(row) >= FLOOR:
+    planted = row.value("foretelling", "features", "planted")
+    if row.diverged or not early or not seen(row) >= FLOOR or not planted >= PLANTED:
         return None
     drawn = row.readings["composition"].tables["unseen"]
     read = row.readings["foretelling"].tables["unseen"]
@@ -73,7 +84,8 @@ def crossed(row: Row, concepts: bool) -> Crossed | None:
         return np.mean([np.asarray(read[f"{label}_{t}"])[keep] for t in early], axis=0)
 
     members = np.asarray(read["members"], bool)[keep]
-    controls = [skill("pixels"), skill("condition")]
+    # Larger sets are harder to draw and to read alike.
+    controls = [skill("pixels"), skill("condition"), members.sum(axis=1).astype(float)]
     if concepts:
         controls += list(members.T.astype(float))
     return Crossed(
@@ -91,7 +103,7 @@ def halfway(along: Sequence[Row], number: Callable[[Row], float]) -> float:
     half = values[-1] / 2
     first = int(np.argmax(values >= half))
     if first == 0:
-        return float(steps[0])  # earlier than we looked: a bound
+        return float(steps[0])  # earlier than we looked: a bound, which pulls towards no difference
     low, high = values[first - 1], values[first]
     share = (half - low) / (high - low)
     return float(np.exp(np.log(steps[first - 1]) * (1 - share) + np.log(steps[first]) * share))
@@ -126,7 +138,7 @@ def sections(grid: Any, results: Results, family: Scenes) -> list[Section]:
         along = results.where(width=grid.middle, held_out=grid.share)
         drawn = [series_over(along, "steps", number, name) for name, number in
                  (("seen success", seen), ("unseen success", unseen),
-                  ("hidden states on noise, R²", on_noise))]  # fmt: skip
+                  ("hidden states on noise, R²", on_noise(along)))]  # fmt: skip
         found.append(Section(
             "Which comes first",
             "Shorter runs of the same networks: the learning rate is constant, so a shorter run "

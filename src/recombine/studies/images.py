@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recombine.encodings.linear import Identity
+from recombine.errors import InvalidRequest
 from recombine.families.scenes import Scenes
 from recombine.instruments.composition import Composition
 from recombine.instruments.foretelling import Foretelling
@@ -87,7 +88,7 @@ class Images(Study):
         "quick": Grid(),
         "standard": Grid(modules=16, active=3, size=32, cells=4, shapes=8, colours=8,
                          width=(64, 128, 256), middle=128, depth=6, held_out=(0.5, 0.75, 0.9),
-                         share=0.75, length=(0.125, 0.25, 0.5), steps=30_000, rate=1e-3,
+                         share=0.75, length=(0.01, 0.03, 0.1, 0.3), steps=30_000, rate=1e-3,
                          tasks=128, average=0.999, combinations=96, fitted=192, draws=32,
                          features=64, seeds=5),
         "paper": Grid(modules=16, active=3, size=32, cells=4, shapes=8, colours=8,
@@ -108,9 +109,18 @@ class Images(Study):
         return found
 
     def cell(
-        self, grid: Grid, *, seed: int, width: int = 0, held_out: float = 0.0, length: float = 1.0
-    ) -> Cell:
-        width, held_out = width or grid.middle, held_out or grid.share
+        self, grid: Grid, *, seed: int, width: int | None = None, held_out: float | None = None,
+        length: float = 1.0,
+    ) -> Cell:  # fmt: skip
+        width = grid.middle if width is None else width
+        held_out = grid.share if held_out is None else held_out
+        if grid.head < 1 or width < grid.head or width % grid.head:
+            raise InvalidRequest(
+                f"width={width} is no multiple of head={grid.head}: use "
+                f"width={max(1, width // max(1, grid.head)) * max(1, grid.head)}"
+            )
+        if not 0 < length <= 1:
+            raise InvalidRequest(f"length={length:g}: expected parts of the training, such as .25")
         family, encoding = self.family(grid), Identity()
         model = DiT(depth=grid.depth, width=width, heads=width // grid.head, patch=grid.patch)
         steps = max(10, round(grid.steps * length / 10) * 10)
@@ -118,7 +128,7 @@ class Images(Study):
             family=family, support=SupportRule(held_out=held_out), encoding=encoding, model=model,
             seeds=Seeds.all(seed), training_steps=steps, tasks=grid.tasks, samples=grid.samples,
             learning_rate=grid.rate, weight_decay=1e-3, average=grid.average,
-            evaluation_every=max(10, grid.steps // 10 // 10 * 10), evaluation_tasks=128,
+            evaluation_every=max(10, grid.steps // 50 // 10 * 10), evaluation_tasks=128,
         )  # fmt: skip
         sizes = (encoding.size(family), family.input_size, family.output_size)
         labels = {"width": width, "held_out": held_out, "length": length, "steps": steps,
@@ -168,7 +178,8 @@ class Images(Study):
                   "Within one network, unseen combinations whose concepts can be read off hidden "
                   "states while the image is noise (probe of the image: R² at most "
                   f"{parts.CHANCE:g}) are drawn rightly more often, beyond what probes of image "
-                  "and condition say: mean partial correlation over networks",
+                  "and condition and the number of concepts say: mean partial correlation over "
+                  "networks",
                   foretells(), unit="concepts", above=0.0),
             Claim("beyond which concepts they have",
                   "The same correlation after the mean of every concept was taken out, too",
@@ -192,10 +203,14 @@ class Images(Study):
             for seed in range(grid.seeds):
                 along = [row for row in rows.where(seed=seed) if not row.diverged]
                 along = sorted(along, key=lambda row: row.labels["steps"])
-                both = [parts.halfway(along, number) for number in (parts.unseen, parts.on_noise)]
-                if np.isfinite(both).all():
+                numbers = (parts.unseen, parts.on_noise(along))
+                both = [parts.halfway(along, number) for number in numbers]
+                first_look = min((row.labels["steps"] for row in along), default=0)
+                # Where both came before the first look, nobody knows which was first.
+                if np.isfinite(both).all() and max(both) > first_look:
                     found.append(np.log2(both[0] / both[1]))
-            return Evidence.of_values(base.require(np.asarray(found), "Seeds that get halfway"))
+            wanted = "Seeds that get halfway after the first look"
+            return Evidence.of_values(base.require(np.asarray(found), wanted))
 
         return measure
 
@@ -237,7 +252,7 @@ def at_matched(at: float) -> Callable[[Row], float]:
 
 def foretells(concepts: bool = False) -> Callable[[Results], Evidence]:
     def measure(results: Results) -> Evidence:
-        used = [(row, parts.crossed(row, concepts)) for row in results]
+        used = [(row, parts.crossed(row, concepts)) for row in results.where(length=1.0)]
         groups = [group for _, group in used if group is not None]
         if len(groups) < 2:
             raise NotTested(
@@ -265,6 +280,7 @@ def levels(results: Results) -> Evidence:
             row.value("composition", "unseen_level1") - row.value("composition", "unseen_level2")
             for row in rows
             if not row.diverged
+            and all(row.value("composition", f"unseen_count_level{n}") >= 10 for n in (1, 2))
         ]
         apart = [a for a in apart if np.isfinite(a)]
         if apart:
