@@ -163,7 +163,9 @@ def test_a_full_disk_names_path_and_bytes_and_work_continues_when_there_is_room(
     checkpoints = Checkpoints(store.work("aa"))
     checkpoints.save(1, weights(1), {})
     with failing_call(1, errno.ENOSPC, ("write",)):
-        with pytest.raises(StoreError, match=rf"no room at {store.path}/work/aa/.*: 8\d\d\d bytes"):
+        with pytest.raises(
+            StoreError, match=rf"no room at {store.path / 'work' / 'aa'}.*: 8\d\d\d bytes"
+        ):
             checkpoints.save(2, weights(2), {})
     reopened = Checkpoints(Store.open(store.path).work("aa"))
     assert reopened.latest()[0] == 1
