@@ -157,6 +157,20 @@ def build() -> argparse.ArgumentParser:
     )  # fmt: skip
     _generator(made)
 
+    data = commands.add_parser("data", help="Sets of data: list, get.",
+                               epilog="example: recombine data get cogs")  # fmt: skip
+    verbs = data.add_subparsers(dest="verb", metavar="VERB", required=True)
+    command("list", "The sets, their licences, and where they are found.",
+            "recombine data list", verbs, "recombine.cli.data:data_list")  # fmt: skip
+    made = command("get", "Downloads a set, checks its sums and keeps it in the cache.",
+                   "recombine data get cogs", verbs, "recombine.cli.data:data_get")  # fmt: skip
+    made.add_argument("dataset", metavar="NAME", help="one of recombine data list")
+    made.add_argument("--folder", default=None, metavar="DIR",
+                      help="use the files in this folder, without a network")  # fmt: skip
+    made.add_argument("--from", dest="source", default=None, metavar="DIR",
+                      help="copy them from a folder or a checkout of their repository")  # fmt: skip
+    made.add_argument("--quiet", action="store_true", help="no progress")
+
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
     made.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -195,7 +209,8 @@ def build() -> argparse.ArgumentParser:
 
 
 def _later(name: str) -> Callable[[argparse.Namespace], int | None]:
-    return lambda chosen: load(f"{COMMANDS}:{name}")(chosen)
+    path = name if ":" in name else f"{COMMANDS}:{name}"
+    return lambda chosen: load(path)(chosen)
 
 
 def _study(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -248,6 +263,7 @@ def with_choices(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
     Not in the parser itself: its own message for a wrong choice is longer and less helpful.
     """
+    from recombine.data import SETS
     from recombine.pictures import FAMILIES
     from recombine.pictures.pipelines import DTYPES
 
@@ -256,6 +272,7 @@ def with_choices(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "preset": PRESETS,
         "prompt_family": tuple(FAMILIES),
         "dtype": DTYPES,
+        "dataset": tuple(SETS),
     }
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
