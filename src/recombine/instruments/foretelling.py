@@ -175,12 +175,15 @@ def _states(
     model: Any, codes: Array, path: Float[Array, "time image pixel"], times: tuple[float, ...]
 ) -> dict[str, Float[Array, "image time width"]]:
     """The condition and every layer of a network at each time, averaged over the image."""
-    found = []
-    for image, time in zip(path, times, strict=True):
+
+    def at(moment: tuple[Array, Array]) -> dict[str, Array]:
+        image, time = moment
         seen = jnp.concatenate([image, jnp.full((len(image), 1), time)], axis=1)
         states = model.activations(codes, seen[:, None])
-        found.append({n: s[:, 0] for n, s in states.items() if n != "output"})
-    return jax.tree.map(lambda *steps: jnp.stack(steps, axis=1), *found)
+        return {n: s[:, 0] for n, s in states.items() if n != "output"}
+
+    found = jax.lax.map(at, (path, jnp.asarray(times, path.dtype)))
+    return jax.tree.map(lambda states: jnp.swapaxes(states, 0, 1), found)
 
 
 def observer(
