@@ -37,7 +37,8 @@ def parts() -> dict[str, list[dict[str, str]]]:
     """Families, supports, encodings and the rest, each with the first line of its docstring."""
     found: dict[str, list[dict[str, str]]] = {}
     for kind in KINDS:
-        registry = importlib.import_module(f"recombine.{kind}").REGISTRY
+        package = importlib.import_module(f"recombine.{kind}")
+        registry = {**package.REGISTRY, **getattr(package, "SEQUENCES", {})}
         found[kind] = [{"name": name, "text": _first_line(path)} for name, path in registry.items()]
     return found
 

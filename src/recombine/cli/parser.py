@@ -15,6 +15,12 @@ from recombine._version import __version__
 from recombine.studies import PRESETS, REGISTRY
 
 COMMANDS = "recombine.cli.commands"
+LIVE = {
+    "battery": "How deep a language model composes what it is told.",
+    "embers": "Whether a language model does better where answers are probable.",
+    "constraints": "Whether a language model keeps to stated constraints.",
+    "subgraphs": "Whether a language model solves what it has seen the parts of.",
+}
 
 
 class Help(argparse.HelpFormatter):
@@ -171,6 +177,13 @@ def build() -> argparse.ArgumentParser:
                       help="copy them from a folder or a checkout of their repository")  # fmt: skip
     made.add_argument("--quiet", action="store_true", help="no progress")
 
+    for kit, text in LIVE.items():
+        made = command(
+            kit, text, f"recombine {kit} --endpoint https://api.example.com/v1 --model some-model "
+            f"--to answers/{kit}", function="recombine.cli.live:run",
+        )  # fmt: skip
+        _live(made)
+
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
     made.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -255,6 +268,40 @@ def _generator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="such as cuda (cpu)")
     parser.add_argument("--dtype", default="float32", help="float32, float16 or bfloat16")
     parser.add_argument("--seed", type=int, default=0, help="which prompts and images")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def _live(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--endpoint", default=None, metavar="URL",
+                        help="of a model that speaks OpenAI's chat completions")  # fmt: skip
+    parser.add_argument("--model", default=None, metavar="NAME", help="its name there")
+    parser.add_argument("--hf", default=None, metavar="FOLDER",
+                        help="a local model instead, as transformers saves it")  # fmt: skip
+    parser.add_argument("--key-variable", default="OPENAI_API_KEY", metavar="NAME",
+                        help="of the environment, with the key; or none "
+                             "(OPENAI_API_KEY)")  # fmt: skip
+    parser.add_argument("--to", default=None, metavar="FOLDER",
+                        help="for answers and report; the same folder continues")  # fmt: skip
+    parser.add_argument("--items", type=int, default=None, metavar="N",
+                        help="questions of each condition")  # fmt: skip
+    parser.add_argument("--set", nargs="+", action="extend", default=[], dest="settings",
+                        metavar="NAME=VALUE", help="the kit's own options")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=None, help="which questions (0)")
+    parser.add_argument("--most-calls", type=int, default=None, metavar="N",
+                        help="ask at most so often now, retries included")  # fmt: skip
+    parser.add_argument("--price-in", type=float, default=None, metavar="P",
+                        help="of a million tokens of questions, for the estimate")  # fmt: skip
+    parser.add_argument("--price-out", type=float, default=None, metavar="P",
+                        help="of a million tokens of answers")  # fmt: skip
+    parser.add_argument("--longest", type=int, default=None, metavar="TOKENS",
+                        help="an answer may be (default: the kit's)")  # fmt: skip
+    parser.add_argument("--workers", type=int, default=4, metavar="N",
+                        help="questions under way at a time (4)")  # fmt: skip
+    parser.add_argument("--device", default="cpu", help="of a local model, such as cuda (cpu)")
+    parser.add_argument("--dtype", default="float32", help="of a local model (float32)")
+    parser.add_argument("--yes", action="store_true", help="do not ask whether the price is right")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="the estimate and three questions; asks nothing")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 

@@ -9,6 +9,24 @@ REGISTRY = {
     "goals": "recombine.families.goals:Goals",
     "scenes": "recombine.families.scenes:Scenes",
 }
+# Families of text, which have items instead of modules' content on the device.
+SEQUENCES = {
+    "scan": "recombine.families.scan:Scan",
+    "cogs": "recombine.families.cogs:Cogs",
+    "listops": "recombine.families.listops:ListOps",
+    "pcfg": "recombine.families.pcfg:Pcfg",
+    "functions": "recombine.families.functions:Functions",
+    "arithmetic": "recombine.families.arithmetic:Arithmetic",
+    "programs": "recombine.families.programs:Programs",
+    "zebra": "recombine.families.zebra:Zebra",
+    "multiplication": "recombine.families.multiplication:Multiplication",
+    "subsequence": "recombine.families.subsequence:Subsequence",
+    "strings": "recombine.families.strings:Strings",
+    "power-flow": "recombine.families.power_flow:PowerFlowFamily",
+    "portfolio": "recombine.families.portfolio:PortfolioFamily",
+    "scheduling": "recombine.families.scheduling:SchedulingFamily",
+    "knapsack": "recombine.families.knapsack:KnapsackFamily",
+}
 
 __getattr__, __all__ = lazy(
     __name__,
@@ -22,5 +40,10 @@ __getattr__, __all__ = lazy(
         "Goals": "recombine.families.goals",
         "Scenes": "recombine.families.scenes",
         "check_family": "recombine.families.check",
+        "check_sequence_family": "recombine.families.check_sequences",
+        "Corpus": "recombine.families._sequence",
+        "Item": "recombine.families._sequence",
+        "SequenceFamily": "recombine.families._sequence",
+        **{path.partition(":")[2]: path for path in SEQUENCES.values()},
     },
 )

@@ -11,6 +11,7 @@ REGISTRY = {
     "function-decoder": "recombine.instruments.function_decoder:FunctionDecoder",
     "composition": "recombine.instruments.composition:Composition",
     "foretelling": "recombine.instruments.foretelling:Foretelling",
+    "exact-match": "recombine.instruments.exact_match:ExactMatch",
 }
 
 __getattr__, __all__ = lazy(
@@ -19,6 +20,7 @@ __getattr__, __all__ = lazy(
         "Composition": "recombine.instruments.composition",
         "Decodability": "recombine.instruments.decodability",
         "Erasure": "recombine.instruments.erasure",
+        "ExactMatch": "recombine.instruments.exact_match",
         "Exactness": "recombine.instruments.exactness",
         "Foretelling": "recombine.instruments.foretelling",
         "FunctionDecoder": "recombine.instruments.function_decoder",

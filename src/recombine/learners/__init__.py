@@ -7,6 +7,7 @@ REGISTRY = {
     "recall": "recombine.learners.recall:Recall",
     "as-drawn": "recombine.learners.as_drawn:AsDrawn",
     "flow": "recombine.learners.flow:Flow",
+    "next-token": "recombine.learners.next_token:NextToken",
 }
 
 __getattr__, __all__ = lazy(
@@ -17,6 +18,7 @@ __getattr__, __all__ = lazy(
         "Flow": "recombine.learners.flow",
         "Learner": "recombine.learners._learner",
         "Material": "recombine.learners._learner",
+        "NextToken": "recombine.learners.next_token",
         "Program": "recombine.learners._learner",
         "Recall": "recombine.learners.recall",
         "Supervised": "recombine.learners.supervised",

@@ -10,6 +10,8 @@ REGISTRY = {
     "constructed": "recombine.models.constructed:Constructed",
     "dit": "recombine.models.diffusion:DiT",
 }
+# Networks over tokens: they read rows of text, not codes and samples.
+SEQUENCES = {"sequence": "recombine.models.sequence:SequenceModel"}
 
 __getattr__, __all__ = lazy(
     __name__,
@@ -27,6 +29,9 @@ __getattr__, __all__ = lazy(
         "Constructed": "recombine.models.constructed",
         "DiT": "recombine.models.diffusion",
         "DiTNetwork": "recombine.models.diffusion",
+        "SequenceModel": "recombine.models.sequence",
+        "SequenceNetwork": "recombine.models.sequence",
+        "answers": "recombine.models.decoding",
         "sample": "recombine.models.sampling",
         "sample_path": "recombine.models.sampling",
         "Linear": "recombine.models.layers",

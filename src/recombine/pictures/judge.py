@@ -10,31 +10,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.client
 import io
 import json
-import os
-import random
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidRequest, RecombineError
-from recombine.pictures.answers import AnswerLog
+from recombine.live.answers import AnswerLog, key_of
+from recombine.live.client import AskingError, ChatEndpoint
 from recombine.pictures.family import PromptFamily
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Judge = Callable[["Image", PromptFamily, Sequence[str]], Mapping[str, bool]]
-
-LARGEST = 1 << 20  # bytes of an answer; a schema's answer has a few hundred
-LONGEST_PAUSE = 60.0
 
 
 class JudgeError(RecombineError):
@@ -91,26 +82,24 @@ class VisionJudge:
     attempts: int = 5
     pause: float = 1.0
     most_calls: int | None = None
-    calls: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequest(
-                f"endpoint {self.endpoint!r}: expected a URL such as https://api.example.com/v1"
-            )
-        if self.attempts < 1 or self.timeout <= 0:
-            raise InvalidRequest(
-                f"attempts={self.attempts}, timeout={self.timeout}: expected at least 1, over 0"
-            )
+        self._client = ChatEndpoint(
+            self.endpoint, self.model, self.log, key_variable=self.key_variable,
+            timeout=self.timeout, attempts=self.attempts, pause=self.pause,
+            most_calls=self.most_calls, longest=None,
+        )  # fmt: skip
         self._log = AnswerLog(self.log)
-        # An endpoint that redirects elsewhere would be handed the key.
-        self._opener = urllib.request.build_opener(_NoRedirect)
 
     @property
     def identity(self) -> str:
         """What makes the answers of two judges comparable."""
         return f"{self.endpoint} {self.model}"
+
+    @property
+    def calls(self) -> int:
+        """How often the endpoint was asked."""
+        return self._client.calls
 
     def __call__(
         self, image: Image, family: PromptFamily, values: Sequence[str]
@@ -118,75 +107,23 @@ class VisionJudge:
         """Which concepts of the family the image shows; `values` are not told to the model."""
         name, question = image_name(image), family.question()
         schema = family.schema()
-        key = hashlib.sha256(
-            json.dumps([image_hash(image), question, schema, self.model]).encode()
-        ).hexdigest()
+        key = key_of(image_hash(image), question, schema, self.model)
         answer = self._log.get(key)
         if answer is not None:
             return _heard(answer, family, name)
-        answer = _content(
-            self._asked(_body(self.model, image, question, schema, family), name), name
-        )
+        wanted = {"name": family.name.replace("-", "_"), "strict": True, "schema": schema}
+        further = {"response_format": {"type": "json_schema", "json_schema": wanted}}
+        try:
+            said = self._client.message(_messages(image, question), name, further)
+        except AskingError as error:
+            raise JudgeError(str(error)) from error
+        answer = _content(said, name)
         shown = _heard(answer, family, name)
         self._log.put(key, answer, {"image": name, "family": family.name, "model": self.model})
         return shown
 
-    def _asked(self, body: bytes, image: str) -> bytes:
-        """The endpoint's reply, asked for again while it is busy, broken or silent."""
-        headers = {"Content-Type": "application/json"} | self._authorization()
-        url = self.endpoint.rstrip("/") + "/chat/completions"
-        trouble, wait = "", 0.0
-        for attempt in range(self.attempts):
-            if attempt:
-                time.sleep(max(wait, self._backoff(attempt)))
-            if self.most_calls is not None and self.calls >= self.most_calls:
-                raise JudgeError(
-                    f"{image}: the judge's {self.most_calls} calls are spent; answers so far are "
-                    f"kept in {self.log}: raise most_calls and run again to continue"
-                )
-            self.calls += 1
-            request = urllib.request.Request(url, data=body, headers=headers, method="POST")
-            try:
-                with self._opener.open(request, timeout=self.timeout) as reply:
-                    return _read_all(reply, time.monotonic() + self.timeout)
-            except urllib.error.HTTPError as error:
-                with error:
-                    trouble, wait = f"HTTP {error.code}", _retry_after(error)
-                    if error.code != 429 and error.code < 500:
-                        said = error.read(300).decode("utf-8", "replace")
-                        raise JudgeError(
-                            f"{image}: {url} refused with HTTP {error.code}: {said!r}"
-                        ) from None
-            except (OSError, http.client.HTTPException) as error:
-                trouble, wait = str(getattr(error, "reason", "") or error or type(error)), 0.0
-        raise JudgeError(
-            f"{image}: no answer from {url} after {self.attempts} attempts (the last: {trouble}); "
-            f"answers so far are kept in {self.log}: run again to continue"
-        )
 
-    def _authorization(self) -> dict[str, str]:
-        if self.key_variable is None:
-            return {}
-        if not (key := os.environ.get(self.key_variable, "")):
-            raise InvalidRequest(
-                f"the environment has no {self.key_variable}: export it, or pass "
-                "key_variable=None for an endpoint without a key"
-            )
-        return {"Authorization": f"Bearer {key}"}
-
-    def _backoff(self, attempt: int) -> float:
-        # Jitter, so that many judges that failed together do not come back together.
-        return min(LONGEST_PAUSE, self.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        return None
-
-
-def _body(
-    model: str, image: Image, question: str, schema: dict[str, Any], family: PromptFamily
-) -> bytes:
+def _messages(image: Image, question: str) -> list[dict[str, Any]]:
     png = io.BytesIO()
     image.convert("RGB").save(png, "PNG")
     url = "data:image/png;base64," + base64.b64encode(png.getvalue()).decode("ascii")
@@ -194,43 +131,19 @@ def _body(
         {"type": "text", "text": question},
         {"type": "image_url", "image_url": {"url": url}},
     ]
-    wanted = {"name": family.name.replace("-", "_"), "strict": True, "schema": schema}
-    return json.dumps(
-        {
-            "model": model,
-            "temperature": 0,
-            "messages": [{"role": "user", "content": content}],
-            "response_format": {"type": "json_schema", "json_schema": wanted},
-        }
-    ).encode()
+    return [{"role": "user", "content": content}]
 
 
-def _read_all(reply: Any, deadline: float) -> bytes:
-    """The whole reply: an endpoint that drips may neither hold us for ever nor fill the memory."""
-    parts, size = [], 0
-    while part := reply.read1(65536):
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST or time.monotonic() > deadline:
-            raise TimeoutError(f"the answer is too long or too slow ({size} bytes so far)")
-    if reply.length:  # closed before all that was promised had come
-        raise http.client.IncompleteRead(b"".join(parts), reply.length)
-    return b"".join(parts)
-
-
-def _content(reply: bytes, image: str) -> Any:
-    """What the model said, out of the endpoint's envelope."""
+def _content(said: Mapping[str, Any], image: str) -> Any:
+    """The JSON that the model was asked for."""
+    if said["content"] is None:
+        raise JudgeError(f"{image}: the model refused to answer: {said['refusal']!r}")
     try:
-        message = json.loads(reply)["choices"][0]["message"]
-        said = message["content"]
-        if said is None:
-            raise JudgeError(f"{image}: the model refused to answer: {message.get('refusal')!r}")
-        return json.loads(said)
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        shown = reply[:300].decode("utf-8", "replace")
-        raise JudgeError(f"{image}: the judge's answer is not the JSON asked for: {shown!r}") from (
-            error
-        )
+        return json.loads(said["content"])
+    except (ValueError, RecursionError) as error:
+        raise JudgeError(
+            f"{image}: the judge's answer is not the JSON asked for: {said['content'][:300]!r}"
+        ) from error
 
 
 def _heard(answer: Any, family: PromptFamily, image: str) -> dict[str, bool]:
@@ -238,10 +151,3 @@ def _heard(answer: Any, family: PromptFamily, image: str) -> dict[str, bool]:
         return family.heard(answer)
     except InvalidRequest as error:
         raise JudgeError(f"{image}: nonsense from the judge: {error}: {answer!r}") from error
-
-
-def _retry_after(error: urllib.error.HTTPError) -> float:
-    try:
-        return min(LONGEST_PAUSE, max(0.0, float(error.headers.get("Retry-After", 0))))
-    except ValueError:  # a date; our own pause will do
-        return 0.0

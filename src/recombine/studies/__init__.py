@@ -16,4 +16,5 @@ REGISTRY = {
     "law": "recombine.studies.law:Law",
     "preference-law": "recombine.studies.preference_law:PreferenceLaw",
     "images": "recombine.studies.images:Images",
+    "sequences": "recombine.studies.sequences:Sequences",
 }

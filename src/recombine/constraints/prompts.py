@@ -1,0 +1,121 @@
+"""Constrained problems for live language models: the question, a strict parser, the score."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from recombine.constraints.family import ConstrainedFamily, verdict_scores
+from recombine.constraints.problem import Problem, judge
+from recombine.errors import InvalidRequest
+
+_LONGEST = 100_000  # characters of an answer that are worth reading
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A prompt, with what is needed to score its answer."""
+
+    prompt: str
+    problem: Problem
+    optimum: Float[np.ndarray, "variable"]
+    part: str = ""
+    novelty: int = 0
+
+    @property
+    def answer(self) -> str:
+        """The optimum as a flawless answer would state it."""
+        named = zip(self.problem.variables, self.optimum, strict=True)
+        return json.dumps({v.name: round(x) if v.whole else float(x) for v, x in named})
+
+
+def prompt(problem: Problem) -> str:
+    """The instance as a question whose answer is JSON of the variables and nothing else."""
+    names = ", ".join(f'"{variable.name}"' for variable in problem.variables)
+    return (
+        f"{problem.statement}\n\nData:\n{json.dumps(problem.describe(), indent=1)}\n\n"
+        "Every constraint must hold. Use no tools. Answer with one JSON object and nothing else, "
+        f"no explanation: the keys are {names}, each value is a number."
+    )
+
+
+def questions(
+    family: ConstrainedFamily[Any], count: int, seed: int, way: str = "train"
+) -> list[Question]:
+    """Random questions of a family; `way` is a split beyond training, or "train" for none.
+
+    >>> from recombine.families.knapsack import KnapsackFamily
+    >>> question = questions(KnapsackFamily(), count=1, seed=0)[0]
+    >>> score(question, question.answer)["strict"]
+    1.0
+    """
+    if count < 1:
+        raise InvalidRequest(f"count is {count}: ask for at least 1 question")
+    if way not in ("train", *family.ways):
+        raise InvalidRequest(
+            f"there is no way {way!r} in {family.name}: use train or {', '.join(family.ways)}"
+        )
+    family.check()
+    return [
+        Question(prompt(case.problem), case.problem, x, case.part, case.novelty)
+        for case, x in family.cases(family.rng(seed, f"questions/{way}"), way, count)
+    ]
+
+
+def parse(problem: Problem, text: str) -> Float[np.ndarray, "variable"]:
+    """The values an answer states; InvalidRequest names what is wrong with it.
+
+    The answer is one JSON object with exactly the problem's variables, each a finite number. A
+    fence of backticks around it is forgiven, nothing else is.
+    """
+    if len(text) > _LONGEST:
+        raise InvalidRequest(f"the answer has {len(text)} characters: at most {_LONGEST} are read")
+    body = _unfenced(text.strip())
+    if not body:
+        raise InvalidRequest("the answer is empty: a JSON object was asked for")
+    try:
+        found = json.loads(body, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidRequest("the answer is nested too deeply to be a solution") from None
+    except ValueError as error:
+        raise InvalidRequest(f"the answer is not JSON ({error}): {body[:40]!r}") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest(
+            f"the answer is a JSON {type(found).__name__}: an object was asked for"
+        )
+    return problem.vector(found)
+
+
+def score(question: Question, answer_text: str) -> dict[str, float]:
+    """How good an answer is: the scores of the family's sequences, all between 0 and 1."""
+    try:
+        x = parse(question.problem, answer_text)
+    except InvalidRequest:
+        x = None
+    verdict = judge(question.problem, x, question.optimum)
+    same = x is not None and bool(np.allclose(x, question.optimum, rtol=0, atol=1e-4))
+    return {"exact": float(same), **verdict_scores(verdict)}
+
+
+def _unfenced(text: str) -> str:
+    if not (text.startswith("```") and text.endswith("```") and len(text) >= 6):
+        return text
+    first, _, rest = text[3:-3].partition("\n")
+    return (rest if first.strip() in ("", "json", "JSON") else text[3:-3]).strip()
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidRequest(f"the answer gives {name!r} twice: give each variable once")
+        found[name] = value
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise InvalidRequest(f"the answer contains {name}: every value must be a finite number")

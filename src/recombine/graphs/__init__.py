@@ -1,0 +1,42 @@
+"""How an answer is computed: graphs of steps, what training saw of them, where errors begin."""
+
+from recombine._lazy import lazy
+
+__getattr__, __all__ = lazy(
+    __name__,
+    {
+        "Auroc": "recombine.graphs.auroc",
+        "Breakdown": "recombine.graphs.errors",
+        "CoOccurrence": "recombine.graphs.cooccurrence",
+        "ComputationGraph": "recombine.graphs.graph",
+        "GraphBuilder": "recombine.graphs.graph",
+        "Keys": "recombine.graphs.frequency",
+        "LABELS": "recombine.graphs.errors",
+        "Node": "recombine.graphs.graph",
+        "NodeTable": "recombine.graphs.auroc",
+        "Rates": "recombine.graphs.bounds",
+        "SubgraphIndex": "recombine.graphs.frequency",
+        "auroc_by_layer": "recombine.graphs.auroc",
+        "breakdown": "recombine.graphs.errors",
+        "depth_bound": "recombine.graphs.bounds",
+        "estimate_rates": "recombine.graphs.bounds",
+        "graph_keys": "recombine.graphs.frequency",
+        "label": "recombine.graphs.errors",
+        "memorising_executor": "recombine.graphs.executors",
+        "multiplication_graph": "recombine.graphs.arithmetic",
+        "multiplication_keys": "recombine.graphs.batches",
+        "multiplication_symbols": "recombine.graphs.information",
+        "node_table": "recombine.graphs.auroc",
+        "noisy_executor": "recombine.graphs.executors",
+        "read_multiplication": "recombine.graphs.scratchpads",
+        "read_subsequence": "recombine.graphs.scratchpads",
+        "relative_information_gain": "recombine.graphs.information",
+        "strongest_clue": "recombine.graphs.information",
+        "subsequence_graph": "recombine.graphs.choices",
+        "subsequence_keys": "recombine.graphs.batches",
+        "subsequence_symbols": "recombine.graphs.information",
+        "width_bound": "recombine.graphs.bounds",
+        "write_multiplication": "recombine.graphs.scratchpads",
+        "write_subsequence": "recombine.graphs.scratchpads",
+    },
+)

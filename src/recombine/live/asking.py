@@ -1,0 +1,193 @@
+"""A kit put to a model: the estimate first, then the questions, then the page, also of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recombine.errors import InvalidRequest, RecombineError
+from recombine.lab.files import make_folder, read_json, write_json
+from recombine.live.client import AskingError
+from recombine.live.kit import Answers, Kit, Question, scored
+from recombine.live.model import Answer, Keeping, Model, Progress
+from recombine.live.page import write_page
+from recombine.live.remembering import Remembering
+from recombine.seeds import host_seed
+
+ANSWERS, REQUEST = "answers.jsonl", "request.json"
+CHARACTERS = 4  # of English to a token, about
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What asking would take; tokens are told from characters, prices are for a million tokens.
+
+    `tokens_out` is as if every answer were as short as the right one, `most_tokens_out` as if
+    every answer were as long as is allowed.
+    """
+
+    questions: int
+    answered: int
+    to_ask: int
+    tokens_in: int
+    tokens_out: int
+    most_tokens_out: int
+    price: float | None = None
+    most_price: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run: the answers, where the page is, and why it stopped early if it did."""
+
+    answers: Answers
+    folder: Path
+    summary: dict[str, Any]
+    stopped: RecombineError | None = None
+
+
+def estimate(
+    kit: Kit,
+    questions: Sequence[Question],
+    *,
+    kept: Callable[[str], Answer | None] | None = None,
+    longest: int | None = None,
+    most_calls: int | None = None,
+    price_in: float | None = None,
+    price_out: float | None = None,
+) -> Estimate:
+    """Questions, tokens and price of what is not answered yet.
+
+    >>> from recombine.live import kit_named
+    >>> battery = kit_named("battery")
+    >>> found = estimate(battery, list(battery.questions(battery.chosen(items=1))), price_in=2.0)
+    >>> found.to_ask == found.questions, found.price > 0
+    (True, True)
+    """
+    for name, each in (("price_in", price_in), ("price_out", price_out)):
+        if each is not None and not 0 <= each < float("inf"):
+            raise InvalidRequest(f"{name}={each}: expected the price of a million tokens")
+    left = [q for q in _order(kit, questions) if kept is None or kept(q.prompt) is None]
+    answered = len(questions) - len(left)
+    distinct = list({q.prompt: q for q in left}.values())[:most_calls]
+    tokens_in = sum(_tokens(q.prompt) for q in distinct)
+    tokens_out = sum(_tokens(q.gold) for q in distinct)
+    most = len(distinct) * (longest or kit.longest)
+    priced = price_in is not None or price_out is not None
+
+    def price(out: int) -> float | None:
+        total = tokens_in * (price_in or 0.0) + out * (price_out or 0.0)
+        return total / 1e6 if priced else None
+
+    return Estimate(
+        len(questions), answered, len(distinct), tokens_in, tokens_out, most,
+        price(tokens_out), price(most),
+    )  # fmt: skip
+
+
+def questions_of(kit: Kit, options: Any) -> list[Question]:
+    """A kit's questions, once it is sure that a perfect answerer would get full marks."""
+    questions = list(kit.questions(options))
+    if not questions:
+        raise InvalidRequest(f"{kit.name}: these options leave no question")
+    if len({q.id for q in questions}) != len(questions):
+        raise RecombineError(f"the kit {kit.name!r} gives two questions the same id")
+    for question in questions:
+        if kit.score(question, kit.solve(question))[kit.main] != 1:
+            raise RecombineError(
+                f"the kit {kit.name!r} is not fit for use: its own right answer to "
+                f"{question.id} does not score 1"
+            )
+    return questions
+
+
+def run_kit(
+    kit: Kit,
+    model: Model,
+    folder: str | Path,
+    options: Any = None,
+    *,
+    progress: Progress | None = None,
+    command: str = "",
+) -> Outcome:
+    """Asks what is not answered yet, then writes table.csv, report.html and report.json.
+
+    The folder's answers.jsonl is the log: the same call continues after a stop. If the model fails,
+    or its calls are spent, the page is written of what there is, says so, and the outcome holds the
+    error.
+    """
+    options = kit.options if options is None else options
+    questions = questions_of(kit, options)
+    folder = Path(folder)
+    claim_folder(folder, kit, model)
+    asked = model if isinstance(model, Keeping) else Remembering(model, folder / ANSWERS)
+    stopped: RecombineError | None = None
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        for _ in asked.ask([q.prompt for q in _order(kit, questions)], progress):
+            pass
+    except AskingError as error:
+        stopped = error
+    except KeyboardInterrupt as error:
+        interrupt = error
+    kept = {q.id: found for q in questions if (found := asked.kept(q.prompt)) is not None}
+    if not kept and (failure := stopped or interrupt):
+        raise failure
+    answers = scored(kit, kit.prepared(questions, options, model), kept)
+    notes = tuple(getattr(model, "notes", ()))
+    summary = write_page(kit, answers, model.identity, options, folder, notes, command)
+    if interrupt:
+        raise interrupt
+    return Outcome(answers, folder, summary, stopped)
+
+
+def claim_folder(folder: Path, kit: Kit, model: Model) -> None:
+    """Refuses a folder of another kit or model, whose page would be overwritten."""
+    wanted = {"kit": kit.name, "model": model.identity}
+    path = folder / REQUEST
+    if path.exists():
+        if (found := read_json(path)) != wanted:
+            raise InvalidRequest(
+                f"{folder} holds answers of {found.get('model')} to {found.get('kit')}: give "
+                "another folder"
+            )
+        return
+    others = [f.name for f in folder.iterdir() if f.name != ANSWERS] if folder.is_dir() else []
+    if others:
+        raise InvalidRequest(f"{folder} holds other files: give a new or empty folder")
+    make_folder(folder)
+    write_json(path, wanted)
+
+
+def told(found: Estimate) -> list[str]:
+    """An estimate for people.
+
+    >>> told(Estimate(10, 4, 6, 1200, 60, 6144, 0.001, 0.02))[1]
+    'about 1,200 tokens in, 60 out at the shortest, 6,144 at the most; price 0.0010 to 0.0200'
+    """
+    price = "" if found.price is None else f"; price {found.price:.4f} to {found.most_price:.4f}"
+    return [
+        f"{found.questions} questions, {found.answered} answered before, {found.to_ask} to ask now",
+        f"about {found.tokens_in:,} tokens in, {found.tokens_out:,} out at the shortest, "
+        f"{found.most_tokens_out:,} at the most{price}",
+    ]
+
+
+def document(found: Estimate) -> dict[str, Any]:
+    """An estimate for machines."""
+    return asdict(found)
+
+
+def _order(kit: Kit, questions: Sequence[Question]) -> list[Question]:
+    """The order of asking: mixed, so that a run that stops early is a fair sample of the whole."""
+
+    def place(question: Question) -> int:
+        return host_seed(0, f"live/{kit.name}/order/{question.id}")
+
+    return sorted(questions, key=place)
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // CHARACTERS)

@@ -1,0 +1,246 @@
+"""A language model behind an endpoint that speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import threading
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recombine.errors import InvalidRequest, RecombineError
+from recombine.live.answers import AnswerLog, key_of
+from recombine.live.model import Answer, Progress
+from recombine.live.wire import LONGEST_PAUSE, Refused, Trouble, post
+
+PATH = "/chat/completions"
+
+
+class AskingError(RecombineError):
+    """A model did not answer; answers before it are kept."""
+
+
+class CallsSpent(AskingError):
+    """The cap on calls was reached; answers before it are kept."""
+
+
+@dataclass
+class ChatEndpoint:
+    """A model behind an endpoint; every answer is kept in `log` before it is used.
+
+    `endpoint` is the part before `/chat/completions`. The key is read from the environment when a
+    question is asked, and written nowhere; `key_variable=None` sends none. An answer in the log is
+    never paid for again. `most_calls` bounds what one object may ask in its life, retries
+    included. `longest` is the most tokens of an answer; `logprobs` asks for their probabilities.
+
+        model = ChatEndpoint("https://api.example.com/v1", "some-model", log="answers.jsonl")
+        for answer in model.ask(["What is 2 + 2?"]):
+            print(answer.text)
+    """
+
+    endpoint: str
+    model: str
+    log: str | Path
+    key_variable: str | None = "OPENAI_API_KEY"
+    timeout: float = 120.0
+    attempts: int = 5
+    pause: float = 1.0
+    most_calls: int | None = None
+    workers: int = 4
+    longest: int | None = 1024
+    logprobs: bool = False
+    calls: int = field(default=0, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urllib.parse.urlsplit(self.endpoint)
+            well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # such as a port that is no number
+            well = False
+        if not well:
+            raise InvalidRequest(
+                f"endpoint {self.endpoint!r}: expected a URL such as https://api.example.com/v1"
+            )
+        if self.attempts < 1 or self.timeout <= 0 or self.workers < 1:
+            raise InvalidRequest(
+                f"attempts={self.attempts}, timeout={self.timeout}, workers={self.workers}: "
+                "expected at least 1, over 0, at least 1"
+            )
+        if self.most_calls is not None and self.most_calls < 1:
+            raise InvalidRequest(f"most_calls={self.most_calls}: expected at least 1")
+        self.endpoint = self.endpoint.rstrip("/").removesuffix(PATH)
+        self._log = AnswerLog(self.log)
+        self._lock = threading.Lock()
+        # Parameters that some servers know by another name or not at all: learned from refusals.
+        self._names = {"temperature": "temperature", "max_tokens": "max_tokens"}
+        self._names |= {"logprobs": "logprobs"} if self.logprobs else {}
+
+    @property
+    def identity(self) -> str:
+        """What makes the answers of two models comparable."""
+        return f"{self.endpoint} {self.model}"
+
+    @property
+    def free(self) -> bool:
+        """Whether no key is sent: a server of one's own."""
+        return self.key_variable is None
+
+    def kept(self, prompt: str) -> Answer | None:
+        """The answer already in the log, or None."""
+        found = self._log.get(self._key(prompt))
+        return None if found is None else Answer(**found)
+
+    def ask(self, prompts: Sequence[str], progress: Progress | None = None) -> Iterator[Answer]:
+        """Answers in the order of the prompts, `workers` at a time.
+
+        The first question without an answer ends it with an AskingError, after those under way
+        have been kept.
+        """
+        pool, run, wait = ThreadPoolExecutor(self.workers), _Run(), True
+        waiting: dict[str, Future[Answer]] = {}
+        try:
+            for prompt in dict.fromkeys(prompts):  # the same question is not paid for twice
+                if self.kept(prompt) is None:
+                    waiting[prompt] = pool.submit(self._answer, prompt, run)
+            for number, prompt in enumerate(prompts, 1):
+                answer = waiting[prompt].result() if prompt in waiting else self.kept(prompt)
+                assert answer is not None
+                if progress:
+                    progress(number, len(prompts))
+                yield answer
+        except RecombineError as error:
+            raise run.cause or error from None  # not of those that only stopped because of it
+        except (KeyboardInterrupt, SystemExit):
+            wait = False
+            raise
+        finally:
+            run.stop.set()
+            pool.shutdown(wait=wait, cancel_futures=True)
+
+    def message(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        about: str,
+        further: Mapping[str, Any] | None = None,
+        stop: threading.Event | None = None,
+    ) -> dict[str, Any]:
+        """The endpoint's reply to any messages, asked for again while it is busy or broken.
+
+        `about` opens every error; `further` are further fields of the request; `stop` ends the
+        waiting. Nothing is kept: that is for the caller, who knows whether the reply makes sense.
+        """
+        headers, url = self._authorization(), self.endpoint + PATH
+        stop = stop or threading.Event()
+        trouble: Trouble | None = None
+        attempt = 0
+        while attempt < self.attempts:
+            if trouble:
+                stop.wait(max(trouble.wait, self._backoff(attempt)))
+            if stop.is_set():
+                raise AskingError(f"{about}: stopped; answers so far are kept in {self.log}")
+            self._count(about)
+            sent = dict(self._names)
+            values = {"temperature": 0, "max_tokens": self.longest, "logprobs": True}
+            body = {"model": self.model, "messages": list(messages), **(further or {})}
+            body |= {sent[n]: v for n, v in values.items() if n in sent and v is not None}
+            try:
+                return post(url, body, headers, self.timeout)
+            except Refused as refusal:
+                if not self._adapted(refusal, sent):
+                    raise AskingError(f"{about}: {url} {refusal}") from None
+            except Trouble as found:
+                trouble = found
+                attempt += 1
+        raise AskingError(
+            f"{about}: no answer from {url} after {self.attempts} attempts (the last: {trouble}); "
+            f"answers so far are kept in {self.log}: run again to continue"
+        )
+
+    def _answer(self, prompt: str, run: _Run) -> Answer:
+        try:
+            messages = [{"role": "user", "content": prompt}]
+            said = self.message(messages, f"question {prompt[:40]!r}", stop=run.stop)
+            answer = Answer(
+                said["content"] or "",
+                _log_probability(said["logprobs"]),
+                said["finish_reason"] == "length",
+                str(said["refusal"] or ""),
+            )
+            about = {"model": self.model, "prompt": prompt}
+            self._log.put(self._key(prompt), asdict(answer), about)
+            return answer
+        except RecombineError as error:
+            with self._lock:
+                run.cause = run.cause or error
+            run.stop.set()  # the others need not wait for what will not come
+            raise
+
+    def _key(self, prompt: str) -> str:
+        return key_of(self.model, prompt, self.longest, self.logprobs)
+
+    def _count(self, about: str) -> None:
+        with self._lock:
+            if self.most_calls is not None and self.calls >= self.most_calls:
+                raise CallsSpent(
+                    f"{about}: the {self.most_calls} calls are spent; answers so far are kept in "
+                    f"{self.log}: raise most_calls or run again to continue"
+                )
+            self.calls += 1
+
+    def _adapted(self, refusal: Refused, sent: Mapping[str, str]) -> bool:
+        """Whether a refusal names a parameter that can be renamed or left out: then try again."""
+        if refusal.code not in (400, 422):
+            return False
+        # The bound on the length may change its name, but is never left out: it bounds the price.
+        named = [name for name, told in sent.items() if told in refusal.said]
+        if not named or sent[named[0]] == "max_completion_tokens":
+            return False
+        name = named[0]
+        with self._lock:
+            if self._names.get(name) == sent[name]:  # not yet mended by another thread
+                if name == "max_tokens":
+                    self._names[name] = "max_completion_tokens"
+                else:
+                    del self._names[name]
+                    self.notes.append(f"The endpoint does not take {name!r}: it was left out.")
+        return True
+
+    def _authorization(self) -> dict[str, str]:
+        if self.key_variable is None:
+            return {}
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key:
+            raise InvalidRequest(
+                f"the environment has no {self.key_variable}: export it, or pass "
+                "key_variable=None for an endpoint without a key"
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidRequest(f"{self.key_variable} holds characters that no key has")
+        return {"Authorization": f"Bearer {key}"}
+
+    def _backoff(self, attempt: int) -> float:
+        # Jitter, so that many that failed together do not come back together.
+        return min(LONGEST_PAUSE, self.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+
+
+@dataclass
+class _Run:
+    """What the threads of one `ask` share."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    cause: RecombineError | None = None
+
+
+def _log_probability(logprobs: Any) -> float | None:
+    """The sum over an answer's tokens, where the endpoint tells all of them."""
+    try:
+        total = math.fsum(float(token["logprob"]) for token in logprobs["content"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return total if math.isfinite(total) else None

@@ -1,0 +1,162 @@
+"""A causal language model in a folder on this machine, read with `transformers`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from recombine.errors import InvalidRequest, unknown
+from recombine.live.model import Answer, Progress
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass
+class LocalModel:
+    """A folder that `save_pretrained` wrote, with its tokenizer; greedy, `batch` prompts at a time.
+
+    Prompts go through the tokenizer's chat template if it has one. Only safetensors are loaded and
+    no code of the folder is run. Nothing is loaded before the first question.
+
+        model = LocalModel("models/some-chat-model", device="cuda", dtype="bfloat16")
+        print(next(model.ask(["What is 2 + 2?"])).text)
+    """
+
+    path: str | Path
+    longest: int = 1024
+    batch: int = 8
+    device: str = "cpu"
+    dtype: str = "float32"
+    quiet: bool = False
+    free: bool = True
+
+    def __post_init__(self) -> None:
+        if not (Path(self.path) / "config.json").is_file():
+            raise InvalidRequest(
+                f"{self.path} holds no config.json: give a folder that save_pretrained wrote, or "
+                "into which a model of the hub was downloaded"
+            )
+        if self.dtype not in DTYPES:
+            raise unknown("dtype", self.dtype, DTYPES)
+        if self.longest < 1 or self.batch < 1:
+            raise InvalidRequest(
+                f"longest={self.longest}, batch={self.batch}: expected at least 1 each"
+            )
+
+    @property
+    def identity(self) -> str:
+        """The folder's name, a hash of its configuration and sizes, and what changes answers."""
+        folder = Path(self.path)
+        names = sorted(f for f in folder.iterdir() if f.suffix in (".json", ".safetensors"))
+        parts = [f"{file.name} {file.stat().st_size}" for file in names]
+        parts.append((folder / "config.json").read_text("utf-8"))
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+        return f"{folder.resolve().name} {digest} {self.dtype} longest={self.longest}"
+
+    @cached_property
+    def _torch(self) -> Any:
+        return _need("torch")
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        auto = _need("transformers").AutoTokenizer
+        made = auto.from_pretrained(str(self.path), local_files_only=True, trust_remote_code=False)
+        if made.pad_token is None:
+            made.pad_token = made.eos_token or made.unk_token
+        return made
+
+    @cached_property
+    def _model(self) -> Any:
+        auto, dtype = _need("transformers").AutoModelForCausalLM, getattr(self._torch, self.dtype)
+        if self.quiet:
+            _need("transformers.utils.logging").disable_progress_bar()
+        try:
+            made = auto.from_pretrained(
+                str(self.path), local_files_only=True, trust_remote_code=False,
+                use_safetensors=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise InvalidRequest(f"{self.path}: {' '.join(str(error).split())}") from error
+        return made.to(device=self.device, dtype=dtype).eval()
+
+    def ask(self, prompts: Sequence[str], progress: Progress | None = None) -> Iterator[Answer]:
+        """Answers in order, each the likeliest continuation token by token."""
+        for start in range(0, len(prompts), self.batch):
+            part = prompts[start : start + self.batch]
+            for number, answer in enumerate(self._continued(part), start + 1):
+                if progress:
+                    progress(number, len(prompts))
+                yield answer
+
+    def log_probability(self, texts: Sequence[str]) -> list[float]:
+        """The log-probability of each text from its second token on, given those before.
+
+        Nothing is put before the text, so its first token is not scored; a text of one token
+        has 0.
+        """
+        found: list[float] = []
+        for start in range(0, len(texts), self.batch):
+            found += self._scored(texts[start : start + self.batch])
+        return found
+
+    def _continued(self, prompts: Sequence[str]) -> list[Answer]:
+        torch, tokenizer, model = self._torch, self._tokenizer, self._model
+        given = self._encoded([self._as_chat(prompt) for prompt in prompts], "left")
+        with torch.inference_mode():
+            made = model.generate(
+                **given, do_sample=False, num_beams=1, max_new_tokens=self.longest,
+                temperature=None, top_p=None, top_k=None, pad_token_id=tokenizer.pad_token_id,
+            )  # fmt: skip
+        ends = model.generation_config.eos_token_id
+        stops = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
+        answers = []
+        for tokens in made[:, given["input_ids"].shape[1] :].tolist():
+            cut = len(tokens) == self.longest and not stops & set(tokens)
+            answers.append(Answer(tokenizer.decode(tokens, skip_special_tokens=True), cut=cut))
+        return answers
+
+    def _scored(self, texts: Sequence[str]) -> list[float]:
+        torch, model = self._torch, self._model
+        given = self._encoded(list(texts), "right")
+        with torch.inference_mode():
+            logits = model(**given).logits[:, :-1].float()
+        tokens, mask = given["input_ids"][:, 1:], given["attention_mask"][:, 1:]
+        each = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+        return torch.where(mask.bool(), each, 0.0).sum(-1, dtype=torch.float64).tolist()
+
+    def _as_chat(self, prompt: str) -> str:
+        if not self._tokenizer.chat_template:
+            return prompt
+        messages = [{"role": "user", "content": prompt}]
+        return self._tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+
+    def _encoded(self, texts: list[str], side: str) -> dict[str, Any]:
+        tokenizer = self._tokenizer
+        tokenizer.padding_side = side
+        # A chat template writes its own special tokens.
+        special = not tokenizer.chat_template and side == "left"
+        given = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=special)
+        room = getattr(self._model.config, "max_position_embeddings", None)
+        if room is not None and given["input_ids"].shape[1] > room:
+            raise InvalidRequest(
+                f"a text of {given['input_ids'].shape[1]} tokens is too long for {self.path}, "
+                f"which reads {room}"
+            )
+        names = ("input_ids", "attention_mask")
+        return {name: given[name].to(self.device) for name in names}
+
+
+def _need(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise InvalidRequest(
+            f"a local model needs the package {error.name!r}: pip install 'recombine[hf]'"
+        ) from error

@@ -1,0 +1,143 @@
+"""Attention over tokens with places: rotary, relative or none; RMS norms and gated units."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from recombine.models.layers import EPSILON, FULL, Linear, xavier
+from recombine.models.transformer import ROPE_BASE
+
+NEAR = 8  # distances that have a bias of their own on each side; farther ones share
+FAR = 128  # from here on all distances share one
+BUCKETS = 32  # half of them for what lies ahead
+
+
+class RMSNorm(eqx.Module):
+    """Scales the last axis to a root mean square of one, in float32."""
+
+    scale: Float[Array, "width"]
+
+    def __call__(self, x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
+        x = x.astype(FULL)
+        square = jnp.mean(x * x, axis=-1, keepdims=True)
+        return x * jax.lax.rsqrt(square + EPSILON) * self.scale
+
+
+class View(NamedTuple):
+    """What each token may look at, and where the two stand.
+
+    Equal places in two sentences of one row are told apart by `allowed` alone.
+    """
+
+    allowed: Bool[Array, "*batch query key"]
+    turned: tuple[Array, Array] | None = None  # cosines and sines of queries and keys
+    turned_keys: tuple[Array, Array] | None = None
+    apart: Int[Array, "*rows query key"] | None = None  # place of the query minus the key's
+
+
+Cache = tuple[Float[Array, "*batch head key dim"], Float[Array, "*batch head key dim"]]
+
+
+def angles(places: Int[Array, "*batch token"], size: int) -> tuple[Array, Array]:
+    """Cosine and sine of every rotary angle at given places; `size` numbers a head."""
+    speeds = ROPE_BASE ** (-np.arange(size // 2) / (size // 2))
+    turns = places[..., None].astype(FULL) * speeds.astype(FULL)
+    turns = jnp.concatenate([turns, turns], axis=-1)[..., None, :, :]  # the same for all heads
+    return jnp.cos(turns), jnp.sin(turns)
+
+
+def turn(x: Float[Array, "*batch token dim"], by: tuple[Array, Array]) -> Array:
+    half = x.shape[-1] // 2
+    partner = jnp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+    return x * by[0] + partner * by[1]
+
+
+def bucket(apart: Int[Array, "*pair"]) -> Int[Array, "*pair"]:
+    """Which bias two places share: every near distance its own, far ones by their logarithm."""
+    ahead = apart < 0
+    far = jnp.maximum(jnp.abs(apart), 1).astype(FULL)
+    half = BUCKETS // 2
+    logarithm = NEAR + jnp.log(far / NEAR) / math.log(FAR / NEAR) * (half - NEAR)
+    place = jnp.where(jnp.abs(apart) < NEAR, jnp.abs(apart), logarithm.astype(jnp.int32))
+    return jnp.minimum(place, half - 1) + half * ahead
+
+
+class Attention(eqx.Module):
+    """Heads that mix what the allowed tokens hold."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    merge: Linear
+    nearness: Float[Array, "bucket head"] | None
+    heads: int = eqx.field(static=True)
+
+    @staticmethod
+    def draw(key: PRNGKeyArray, width: int, heads: int, *, relative: bool) -> Attention:
+        keys = jax.random.split(key, 4)
+        return Attention(
+            *(xavier(k, width, width) for k in keys),
+            nearness=jnp.zeros((BUCKETS, heads)) if relative else None,
+            heads=heads,
+        )
+
+    def by_head(self, layer: Linear, x: Array, dtype: jnp.dtype) -> Array:
+        return jnp.swapaxes(layer(x, dtype).reshape(*x.shape[:-1], self.heads, -1), -3, -2)
+
+    def keep(self, x: Float[Array, "*batch key width"], view: View, dtype: jnp.dtype) -> Cache:
+        """Keys and values of tokens, to be looked at now or later."""
+        keys = self.by_head(self.key, x, dtype)
+        if view.turned_keys is not None:
+            keys = turn(keys.astype(FULL), view.turned_keys).astype(dtype)
+        return keys, self.by_head(self.value, x, dtype)
+
+    def look(
+        self, x: Float[Array, "*batch query width"], kept: Cache, view: View, dtype: jnp.dtype
+    ) -> Float[Array, "*batch query width"]:
+        query = self.by_head(self.query, x, dtype)
+        if view.turned is not None:
+            query = turn(query.astype(FULL), view.turned)
+        query = (query * query.shape[-1] ** -0.5).astype(dtype)
+        exactly = "highest" if dtype == FULL else None
+        scores = jnp.einsum("...qd,...kd->...qk", query, kept[0].astype(dtype), precision=exactly)
+        scores = scores.astype(FULL)
+        if self.nearness is not None and view.apart is not None:
+            # A product with indicators: the gradient of a gather would be a slow scatter.
+            shared = jax.nn.one_hot(bucket(view.apart), BUCKETS) @ self.nearness
+            scores = scores + jnp.moveaxis(shared, -1, -3)
+        allowed = view.allowed[..., None, :, :]
+        weights = jax.nn.softmax(jnp.where(allowed, scores, -1e30))
+        mixed = jnp.einsum(
+            "...qk,...kd->...qd", weights.astype(dtype), kept[1].astype(dtype), precision=exactly
+        )
+        return self.merge(jnp.swapaxes(mixed, -3, -2).reshape(x.shape), dtype).astype(FULL)
+
+    def __call__(self, x: Array, view: View, dtype: jnp.dtype) -> Array:
+        """Tokens that look at each other."""
+        return self.look(x, self.keep(x, view, dtype), view, dtype)
+
+
+class Gated(eqx.Module):
+    """SwiGLU: (silu(x G) * x U) D."""
+
+    gate: Linear
+    up: Linear
+    down: Linear
+
+    @staticmethod
+    def draw(key: PRNGKeyArray, width: int, hidden: int) -> Gated:
+        keys = jax.random.split(key, 3)
+        return Gated(
+            xavier(keys[0], width, hidden), xavier(keys[1], width, hidden),
+            xavier(keys[2], hidden, width),
+        )  # fmt: skip
+
+    def __call__(self, x: Array, dtype: jnp.dtype) -> Array:
+        return self.down(jax.nn.silu(self.gate(x, dtype)) * self.up(x, dtype), dtype).astype(FULL)

@@ -1,0 +1,155 @@
+"""Writing answers token by token, greedily: keys and values are kept, lengths come in buckets."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from recombine.models.attention import Cache
+from recombine.models.layers import FULL
+from recombine.models.sequence import SequenceNetwork, View
+from recombine.tokens import ANSWER, END, PAD
+from recombine.trees import next_bucket
+
+BATCH = 256
+LENGTHS = tuple(2**k for k in range(3, 13))
+FREE = -1  # no length is set: the network says itself where an answer ends
+
+
+@functools.partial(jax.jit, static_argnames=("longest", "dtype"))
+def decode(
+    network: SequenceNetwork,
+    source: Int[Array, "row place"],
+    lengths: Int[Array, "row"],
+    ends: Int[Array, "row"],
+    *,
+    longest: int,
+    dtype: jnp.dtype = FULL,
+) -> Int[Array, "row token"]:
+    """The most likely next token, again and again, until END or `longest` tokens are written.
+
+    `source` is padded at its end to `lengths`; `ends` may set how long each answer is (END cannot
+    come before and must come then). What is written after END is PAD.
+    """
+    rows = source.shape[0]
+    words = _Writing(network, source, lengths, longest, dtype)
+    kept = words.read()
+
+    def write(carry: Any) -> Any:
+        t, token, done, kept, answers = carry
+        scores, kept = words.next_scores(t, token, kept)
+        bare = scores.at[:, END].set(-jnp.inf)
+        free = jnp.argmax(scores, axis=-1)
+        forced = jnp.where(t >= ends, END, jnp.argmax(bare, axis=-1))
+        chosen = jnp.where(done, PAD, jnp.where(ends == FREE, free, forced)).astype(jnp.int32)
+        answers = answers.at[:, t].set(jnp.where(chosen == END, PAD, chosen))
+        return t + 1, chosen, done | (chosen == END), kept, answers
+
+    start = (jnp.int32(0), jnp.full(rows, ANSWER, jnp.int32), jnp.zeros(rows, bool), kept,
+             jnp.full((rows, longest), PAD, jnp.int32))  # fmt: skip
+    going = lambda carry: (carry[0] < longest) & ~jnp.all(carry[2])  # noqa: E731
+    return jax.lax.while_loop(going, write, start)[-1]
+
+
+class _Writing:
+    """One batch on its way: a decoder has read the source itself, or an encoder has for it."""
+
+    def __init__(self, network, source, lengths, longest, dtype):
+        self.network, self.dtype = network, dtype
+        self.source, self.lengths = source, lengths
+        self.known = jnp.arange(source.shape[1]) < lengths[:, None]  # [row, place]
+        self.prompt = 0 if network.encoder else source.shape[1]  # slots before the answer
+        self.slots = self.prompt + longest
+        self.layers = network.layers(network.decoder)
+        self.crossed: list[Cache | None] = [None] * len(self.layers)
+
+    def read(self) -> tuple[Cache, ...]:
+        """Keys and values of what is read before the first word is written."""
+        network, rows = self.network, self.source.shape[0]
+        heads = network.spec.heads
+        empty = jnp.zeros((rows, heads, self.slots, network.spec.width // heads), self.dtype)
+        kept: list[Cache] = [(empty, empty) for _ in self.layers]
+        item = self.known.astype(jnp.int32)
+        if network.encoder:
+            encoded = network.encode(self.source, item, self.dtype)
+            for number, block in enumerate(self.layers):
+                self.crossed[number] = block.cross.keep(encoded, View(item > 0), self.dtype)
+        elif self.prompt:
+            places = jnp.broadcast_to(jnp.arange(self.prompt), self.source.shape)
+            h = network.embed(self.source, places, self.dtype)
+            seen = jnp.tril(jnp.ones((self.prompt, self.slots), bool))
+            known = jnp.pad(self.known, ((0, 0), (0, self.slots - self.prompt)))
+            view = network.view(seen & known[:, None, :], places, self.places())
+            # Only the prompt's own keys are turned and written; later slots are not seen yet.
+            own = network.view(seen, places, places)
+            view = view._replace(turned_keys=own.turned_keys)
+            for number, block in enumerate(self.layers):
+                h, kept[number] = block.go_on(h, kept[number], jnp.int32(0), view, self.dtype)
+        return tuple(kept)
+
+    def places(self) -> Int[Array, "row slot"]:
+        """Where each slot stands: the answer follows the source, not its padding."""
+        slots = jnp.arange(self.slots)
+        after = self.lengths[:, None] * (self.prompt > 0) + slots - self.prompt
+        return jnp.where(slots < self.prompt, slots, after)
+
+    def next_scores(
+        self, t: Array, token: Int[Array, "row"], kept: tuple[Cache, ...]
+    ) -> tuple[Array, tuple[Cache, ...]]:
+        network, slots = self.network, jnp.arange(self.slots)
+        places = self.places()
+        slot = self.prompt + t
+        here = jax.lax.dynamic_slice_in_dim(places, slot, 1, axis=1)
+        known = jnp.pad(self.known[:, : self.prompt], ((0, 0), (0, self.slots - self.prompt)))
+        seen = known | ((slots >= self.prompt) & (slots <= slot))
+        view = network.view(seen[:, None, :], here, places)
+        view = view._replace(turned_keys=network.view(seen, here, here).turned_keys)
+        h = network.embed(token[:, None], here, self.dtype)
+        after = []
+        crossing = View(self.known[:, None, :])
+        for block, cache, cross in zip(self.layers, kept, self.crossed, strict=True):
+            h, cache = block.go_on(h, cache, slot, view, self.dtype, cross, crossing)
+            after.append(cache)
+        return network.scores(h, self.dtype)[:, 0], tuple(after)
+
+
+def answers(
+    network: SequenceNetwork,
+    sources: Sequence[Sequence[int]],
+    longest: Sequence[int],
+    ends: Sequence[int] | None = None,
+    *,
+    dtype: jnp.dtype = FULL,
+    tick: Callable[[int], None] | None = None,
+) -> list[list[int]]:
+    """What a network answers to each source, at most `longest` tokens each.
+
+    Items go in batches of like length; each bucket compiles once.
+    """
+    buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, source in enumerate(sources):
+        most = longest[number] + 1  # END takes a place
+        buckets[next_bucket(len(source), LENGTHS), next_bucket(most, LENGTHS)].append(number)
+    found: list[list[int]] = [[] for _ in sources]
+    for (room, most), numbers in sorted(buckets.items()):
+        for start in range(0, len(numbers), BATCH):
+            part = numbers[start : start + BATCH]
+            filled = part + part[-1:] * (BATCH - len(part))
+            padded = np.full((BATCH, room), PAD, np.int32)
+            for row, number in enumerate(filled):
+                padded[row, : len(sources[number])] = sources[number]
+            lengths = np.asarray([len(sources[n]) for n in filled], np.int32)
+            stops = np.asarray([FREE if ends is None else ends[n] for n in filled], np.int32)
+            written = np.asarray(decode(network, padded, lengths, stops, longest=most, dtype=dtype))
+            for number, row in zip(part, written, strict=False):
+                found[number] = [int(token) for token in row[row != PAD]][: longest[number]]
+            if tick is not None:
+                tick(len(part))
+    return found

@@ -1,0 +1,254 @@
+"""Transformers that read and write tokens: decoder-only, or an encoder and a decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from recombine.errors import InvalidRequest, unknown
+from recombine.models.attention import Attention, Cache, Gated, RMSNorm, View, angles
+from recombine.models.layers import FULL, Linear, xavier
+from recombine.tokens import ANSWER, PAD
+from recombine.trees import truncated_normal
+
+SHAPES = ("decoder", "encoder-decoder")
+POSITIONS = ("rotary", "relative", "learned", "none")
+EMBEDDINGS = ("up", "down")
+NEVER_WRITTEN = np.asarray([PAD, ANSWER])
+
+
+class Rows(NamedTuple):
+    """Packed rows of tokens: several items a row, told apart by their number (0 is padding).
+
+    A decoder reads `tokens`, question and answer in one; where there is an encoder it reads
+    `source`, and `tokens` hold the answers alone.
+    """
+
+    tokens: Int[Array, "*row token"]
+    item: Int[Array, "*row token"]
+    source: Int[Array, "*row source"]
+    source_item: Int[Array, "*row source"]
+
+
+@dataclass(frozen=True)
+class SequenceModel:
+    """A spec: pre-normed blocks (RMS norm) of attention and gated units (SwiGLU), no biases.
+
+    `embedding` is the scale at which tokens enter: "up" multiplies them to a variance of one, as
+    is usual; "down" leaves them, and learned positions, at 1 / width, where what blocks add is
+    large beside them. `tied` uses one block at every depth.
+
+    >>> SequenceModel(depth=4, width=128).parameters(vocabulary=64, length=128)
+    808064
+    """
+
+    version: ClassVar[int] = 1
+
+    shape: Literal["decoder", "encoder-decoder"] = "decoder"
+    depth: int = 4
+    width: int = 128
+    heads: int = 4
+    positions: Literal["rotary", "relative", "learned", "none"] = "rotary"
+    embedding: Literal["up", "down"] = "up"
+    tied: bool = False
+
+    def __post_init__(self):
+        for name, value, known in (
+            ("shape", self.shape, SHAPES), ("positions", self.positions, POSITIONS),
+            ("embedding", self.embedding, EMBEDDINGS),
+        ):  # fmt: skip
+            if value not in known:
+                raise unknown(name, value, known)
+        for name in ("depth", "width", "heads"):
+            if getattr(self, name) < 1:
+                raise InvalidRequest(f"{name}={getattr(self, name)}: expected at least 1")
+        if self.width % (2 * self.heads):
+            nearest = -(-self.width // (2 * self.heads)) * 2 * self.heads
+            raise InvalidRequest(
+                f"{self.heads} heads of an even size need a width that is a multiple of "
+                f"{2 * self.heads}, got {self.width}: use width={nearest}"
+            )
+        if self.positions == "none" and self.shape == "encoder-decoder":
+            raise InvalidRequest(
+                "an encoder without positions reads a bag of words: use positions=rotary, or "
+                "shape=decoder, which can tell places by what came before"
+            )
+
+    @property
+    def hidden(self) -> int:
+        """Gated units: 8/3 of the width, as many numbers as four times the width without gates."""
+        return -(-8 * self.width // 24) * 8
+
+    def parameters(self, vocabulary: int, length: int) -> int:
+        network = jax.eval_shape(
+            lambda: self.draw(jax.random.key(0), vocabulary=vocabulary, length=length)
+        )
+        return sum(leaf.size for leaf in jax.tree.leaves(network))
+
+    def draw(self, key: PRNGKeyArray, *, vocabulary: int, length: int) -> SequenceNetwork:
+        """First weights; `length` bounds learned positions."""
+        keys = jax.random.split(key, 6)
+        both = self.shape == "encoder-decoder"
+        learned = self.positions == "learned"
+        variance = 1 / self.width
+        return SequenceNetwork(
+            tokens=truncated_normal(keys[0], (vocabulary, self.width), variance),
+            places=truncated_normal(keys[1], (length, self.width), variance) if learned else None,
+            encoder=self._blocks(keys[2], cross=False) if both else (),
+            decoder=self._blocks(keys[3], cross=both),
+            encoded=RMSNorm(jnp.ones(self.width)) if both else None,
+            norm=RMSNorm(jnp.ones(self.width)),
+            output=xavier(keys[4], self.width, vocabulary),
+            spec=self,
+        )
+
+    def _blocks(self, key: PRNGKeyArray, *, cross: bool) -> tuple[Block, ...]:
+        count = 1 if self.tied else self.depth
+        return tuple(self._block(k, cross) for k in jax.random.split(key, count))
+
+    def _block(self, key: PRNGKeyArray, cross: bool) -> Block:
+        first, second, third = jax.random.split(key, 3)
+        relative, ones = self.positions == "relative", jnp.ones(self.width)
+        return Block(
+            own_norm=RMSNorm(ones),
+            own=Attention.draw(first, self.width, self.heads, relative=relative),
+            cross_norm=RMSNorm(ones) if cross else None,
+            cross=Attention.draw(third, self.width, self.heads, relative=False) if cross else None,
+            hidden_norm=RMSNorm(ones),
+            hidden=Gated.draw(second, self.width, self.hidden),
+        )
+
+
+class Block(eqx.Module):
+    """Attention to one's own row, then (in a decoder with an encoder) to the source, then units."""
+
+    own_norm: RMSNorm
+    own: Attention
+    cross_norm: RMSNorm | None
+    cross: Attention | None
+    hidden_norm: RMSNorm
+    hidden: Gated
+
+    def __call__(
+        self, h: Array, view: View, dtype: jnp.dtype,
+        source: Array | None = None, source_view: View | None = None,
+    ) -> Array:  # fmt: skip
+        h = h + self.own(self.own_norm(h), view, dtype)
+        if self.cross is not None and self.cross_norm is not None:
+            assert source is not None and source_view is not None
+            kept = self.cross.keep(source, source_view, dtype)
+            h = h + self.cross.look(self.cross_norm(h), kept, source_view, dtype)
+        return h + self.hidden(self.hidden_norm(h), dtype)
+
+    def go_on(
+        self, h: Array, kept: Cache, slot: Array, view: View, dtype: jnp.dtype,
+        source: Cache | None = None, source_view: View | None = None,
+    ) -> tuple[Array, Cache]:  # fmt: skip
+        """The same for tokens that come after others: writes their keys and values at `slot`."""
+        x = self.own_norm(h)
+        new = self.own.keep(x, view, dtype)
+        kept = tuple(
+            jax.lax.dynamic_update_slice_in_dim(old, add.astype(old.dtype), slot, axis=-2)
+            for old, add in zip(kept, new, strict=True)
+        )  # pyright: ignore[reportAssignmentType]
+        h = h + self.own.look(x, kept, view, dtype)
+        if self.cross is not None and self.cross_norm is not None:
+            assert source is not None and source_view is not None
+            h = h + self.cross.look(self.cross_norm(h), source, source_view, dtype)
+        return h + self.hidden(self.hidden_norm(h), dtype), kept
+
+
+def places_in(item: Int[Array, "*row token"]) -> Int[Array, "*row token"]:
+    """The place of every token in its own item, from 0."""
+    number = jnp.broadcast_to(jnp.arange(item.shape[-1]), item.shape)
+    before = jnp.concatenate([jnp.full_like(item[..., :1], -1), item[..., :-1]], axis=-1)
+    start = jnp.where(item != before, number, 0)
+    return number - jax.lax.cummax(start, axis=item.ndim - 1)
+
+
+class SequenceNetwork(eqx.Module):
+    """A drawn or trained transformer over tokens."""
+
+    tokens: Float[Array, "vocabulary width"]
+    places: Float[Array, "length width"] | None
+    encoder: tuple[Block, ...]
+    decoder: tuple[Block, ...]
+    encoded: RMSNorm | None
+    norm: RMSNorm
+    output: Linear
+    spec: SequenceModel = eqx.field(static=True)
+
+    def __call__(self, rows: Rows, dtype: jnp.dtype = FULL) -> Float[Array, "*row token word"]:
+        """Scores of the token after each one, in float32."""
+        return self.scores(self.hidden(rows, dtype)[-1], dtype)
+
+    def hidden(self, rows: Rows, dtype: jnp.dtype = FULL) -> list[Float[Array, "*row token width"]]:
+        """The residual stream of the decoder: as embedded, and after each block."""
+        source, source_view = None, None
+        if self.encoder:
+            source = self.encode(rows.source, rows.source_item, dtype)
+            source_view = View(_same_item(rows.item, rows.source_item))
+        places = places_in(rows.item)
+        stream = [self.embed(rows.tokens, places, dtype)]
+        count = rows.tokens.shape[-1]
+        causal = jnp.tril(jnp.ones((count, count), bool))
+        view = self.view(_same_item(rows.item, rows.item) & causal, places, places, in_order=True)
+        for block in self.layers(self.decoder):
+            stream.append(block(stream[-1], view, dtype, source, source_view))
+        return stream
+
+    def scores(self, h: Array, dtype: jnp.dtype = FULL) -> Array:
+        """Scores of every token; PAD and ANSWER are never written."""
+        found = self.output(self.norm(h), dtype).astype(FULL)
+        return jnp.where(jnp.isin(jnp.arange(found.shape[-1]), NEVER_WRITTEN), -1e9, found)
+
+    def layers(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        return blocks * self.spec.depth if self.spec.tied else blocks
+
+    def embed(self, tokens: Array, places: Array, dtype: jnp.dtype) -> Array:
+        # A product with indicators instead of a gather, whose gradient would be a slow scatter.
+        one_hot = jax.nn.one_hot(tokens, self.tokens.shape[0], dtype=dtype)
+        exactly = "highest" if dtype == FULL else None
+        h = jnp.dot(one_hot, self.tokens.astype(dtype), precision=exactly).astype(FULL)
+        if self.places is not None:
+            h = h + self.places[jnp.minimum(places, self.places.shape[0] - 1)]
+        return h * self.spec.width**0.5 if self.spec.embedding == "up" else h
+
+    def encode(self, source: Array, item: Array, dtype: jnp.dtype) -> Array:
+        """What the encoder hands on: every token of the source, having looked at all of its own."""
+        assert self.encoded is not None
+        places = places_in(item)
+        h = self.embed(source, places, dtype)
+        view = self.view(_same_item(item, item), places, places, in_order=True)
+        for block in self.layers(self.encoder):
+            h = block(h, view, dtype)
+        return self.encoded(h)
+
+    def view(
+        self, allowed: Bool[Array, "*row query key"], queries: Array, keys: Array, *,
+        in_order: bool = False,
+    ) -> View:  # fmt: skip
+        """What may be looked at from where, as this network's kind of positions needs it.
+
+        `in_order`: places follow each other in every item, so that rows share their distances.
+        """
+        if self.spec.positions == "rotary":
+            size = self.spec.width // self.spec.heads
+            return View(allowed, angles(queries, size), angles(keys, size))
+        if self.spec.positions == "relative":
+            if in_order:
+                number = jnp.arange(keys.shape[-1])
+                return View(allowed, apart=number[:, None] - number)
+            return View(allowed, apart=queries[..., :, None] - keys[..., None, :])
+        return View(allowed)
+
+
+def _same_item(first: Array, second: Array) -> Bool[Array, "*row query key"]:
+    same = first[..., :, None] == second[..., None, :]
+    return same & (second > 0)[..., None, :]

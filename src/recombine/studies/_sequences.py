@@ -1,0 +1,185 @@
+"""How the sequences study reads its rows, and what its report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from recombine.lab.statistics import mean_interval
+from recombine.lab.study import Results, Row
+from recombine.report.document import Figure, Section, Table
+from recombine.report.figures import Grid as Heat
+from recombine.report.figures import Panel, Series, heat_maps, panels
+from recombine.studies import _base as base
+from recombine.studies._base import series_over
+from recombine.studies._sequence_tasks import ANEW, MORE, task_named
+
+EXACT = "share of exact answers"
+
+
+def seen(row: Row) -> float:
+    return row.value("exact-match", "seen")
+
+
+def beyond(row: Row) -> float:
+    """The mean over the task's ways of going beyond training."""
+    splits = task_named(row.labels["task"]).beyond
+    return float(np.mean([row.value("exact-match", f"unseen_{split}") for split in splits]))
+
+
+def best(results: Results, task: str, configurations: Sequence[str]) -> str:
+    """The configuration that does best on validation items, among those that learn the task.
+
+    Where none gets any of them right, the one least surprised by the right answers.
+    """
+
+    def key(configuration: str) -> tuple[bool, float, float]:
+        rows = results.where(part="pilot", task=task, configuration=configuration)
+        rows = [row for row in rows if not row.diverged]
+        if not rows:
+            return (False, -1.0, 0.0)
+        mean = lambda name: float(np.mean([row.value("exact-match", name) for row in rows]))  # noqa: E731
+        able = float(np.mean([seen(row) for row in rows])) >= base.SEEN_FLOOR
+        return (able, round(mean("validation"), 2), -mean("validation_surprise"))
+
+    return max(configurations, key=key)
+
+
+def sections(grid: Any, results: Results) -> list[Section]:
+    final, pilot = results.where(part="final"), results.where(part="pilot")
+    heats, chosen = _configurations(grid, results, pilot)
+    found = [
+        Section(
+            "Configurations",
+            "Each task was first tried in every configuration, on seeds that nothing else uses. "
+            "The one that answers most validation items exactly, among those that learn the task, "
+            "was then trained at every size.",
+            figures=[heats], tables=[chosen],
+        )
+    ]  # fmt: skip
+    if not final:
+        return found
+    return [
+        Section("What size buys", figures=[_sizes(grid, final)],
+                tables=[_table(grid, results, final)]),
+        Section("How far beyond training", figures=_novelty(grid, final)),
+        *found,
+    ]  # fmt: skip
+
+
+def of_kind(task: str, kind: str) -> list[str]:
+    return [split for split, new in task_named(task).beyond.items() if new == kind]
+
+
+def beyond_by(kind: str) -> Callable[[Row], float]:
+    """The mean over a task's splits with one kind of novelty, or NaN."""
+
+    def number(row: Row) -> float:
+        splits = of_kind(row.labels["task"], kind)
+        values = [row.value("exact-match", f"unseen_{split}") for split in splits]
+        return float(np.mean(values)) if values else float("nan")
+
+    return number
+
+
+def _sizes(grid: Any, final: Results) -> Figure:
+    shown = []
+    for task in grid.tasks:
+        rows = final.where(task=task)
+        lines = [series_over(rows, "width", seen, "like training")]
+        lines += [
+            series_over(rows, "width", beyond_by(kind), kind)
+            for kind in (ANEW, MORE)
+            if of_kind(task, kind)
+        ]
+        shown.append(Panel(task, lines))
+    return panels(
+        "Exact answers by width, in each task's best configuration", "width", EXACT, shown,
+        log_x=True, y_range=(0.0, 1.0),
+    )  # fmt: skip
+
+
+def _table(grid: Any, results: Results, final: Results) -> Table:
+    rows = []
+    for task in grid.tasks:
+        for width in grid.width:
+            here = final.where(task=task, width=width)
+            if not here:
+                continue
+            numbers = {"like training": [seen(row) for row in here]}
+            for split in task_named(task).beyond:
+                numbers[split] = [row.value("exact-match", f"unseen_{split}") for row in here]
+            told = "; ".join(f"{name} {_told(values)}" for name, values in numbers.items())
+            rows.append([task, best(results, task, grid.configurations), width,
+                         here[0].labels["parameters"], told])  # fmt: skip
+    return Table(
+        "Exact answers by task and width",
+        ["task", "configuration", "width", "parameters", EXACT], rows,
+        "Means over seeds with 95 % intervals. Tasks are not averaged into one score.",
+    )  # fmt: skip
+
+
+def _told(values: Sequence[float]) -> str:
+    interval = mean_interval(np.asarray(values))
+    if not np.isfinite([interval.low, interval.high]).all():
+        return f"{interval.estimate:.2f}"
+    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def _novelty(grid: Any, final: Results) -> list[Figure]:
+    """Exact answers by how far an item is from training, at the largest width."""
+    shown = []
+    for task in grid.tasks:
+        kinds = task_named(task).beyond
+        found: dict[tuple[str, int], list[tuple[float, int]]] = {}
+        for row in final.where(task=task, width=max(grid.width)):
+            table = row.readings["exact-match"].tables["parts"]
+            columns = (table[name] for name in ("split", "novelty", "items", "exact"))
+            for split, novelty, count, exact in zip(*columns, strict=True):
+                if kind := kinds.get(split.removeprefix("unseen_")):
+                    found.setdefault((kind, novelty), []).append((exact, count))
+        lines = []
+        for kind in (ANEW, MORE):
+            steps = sorted(novelty for k, novelty in found if k == kind)
+            means = [_weighted(found[kind, n]) for n in steps]
+            lines += [Series(kind, steps, means)] if steps else []
+        shown += [Panel(task, lines)] if lines else []
+    if not shown:
+        return []
+    return [
+        panels(f"Exact answers by novelty, at width {max(grid.width)}",
+               "novelty, in the unit of each task", EXACT, shown, y_range=(0.0, 1.0))
+    ]  # fmt: skip
+
+
+def _configurations(grid: Any, results: Results, pilot: Results) -> tuple[Figure, Table]:
+    heats = []
+    for title, number in (("like training", seen), ("validation", _validation), ("beyond", beyond)):
+        values = [
+            [_mean(pilot.where(task=task, configuration=name), number)
+             for name in grid.configurations] for task in grid.tasks
+        ]  # fmt: skip
+        heats.append(Heat(title, list(grid.tasks), list(grid.configurations), values))
+    rows = [[task, best(results, task, grid.configurations)] for task in grid.tasks]
+    return (
+        heat_maps("Exact answers on pilot seeds", heats, row_label="task", value_label=EXACT,
+                  column_label="configuration", scale=(0.0, 1.0), missing="not trained"),
+        Table("The configuration of each task", ["task", "best on validation items"], rows,
+              "Chosen on items from beyond training that nothing else uses."),
+    )  # fmt: skip
+
+
+def _weighted(pairs: Sequence[tuple[float, int]]) -> float:
+    shares, counts = zip(*pairs, strict=True)
+    return float(np.average(shares, weights=counts))
+
+
+def _validation(row: Row) -> float:
+    return row.value("exact-match", "validation")
+
+
+def _mean(rows: Results, number: Any) -> float | None:
+    found = [number(row) for row in rows if not row.diverged]
+    return float(np.mean(found)) if found else None

@@ -1,0 +1,274 @@
+"""What does scale buy a network that reads and writes, and where does it still break?
+
+`recombine run sequences --preset standard` trains transformers on tasks whose answers are known by
+rule: commands, formulas, functions, programs, sums, puzzles. It first tries several configurations
+of each (positions, scale of embeddings, tied layers, an encoder) on seeds used for nothing else,
+takes the one that does best on items from beyond training that no result uses, and trains that one
+at three sizes. Expected from the literature: combinations of known pieces are learnt with the right
+configuration; longer or deeper items than trained are not, whatever the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from recombine.instruments.exact_match import ExactMatch
+from recombine.lab.statistics import matched
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.learners.next_token import NextToken
+from recombine.report.document import Section
+from recombine.seeds import Seeds
+from recombine.studies import _base as base
+from recombine.studies import _sequences as parts
+from recombine.studies._pilots import FIRST_SEED
+from recombine.studies._sequence_tasks import ANEW, MORE, model_named, task_named
+
+USUAL = "learned"  # the configuration most published failures were found with
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tasks by configurations on pilot seeds, then by sizes in the best configuration."""
+
+    tasks: tuple[str, ...] = ("functions", "tables")
+    small: bool = True  # small corpora
+    configurations: tuple[str, ...] = ("learned", "relative")
+    width: tuple[int, ...] = (16, 48)
+    middle: int = 48  # the width at which configurations are compared
+    depth: int = 2
+    head: int = 16
+    steps: int = 600
+    rate: float = 3e-3
+    batch: int = 16
+    row: int = 0  # tokens of a row; 0 for what each task needs
+    items: int = 200
+    evaluations: int = 10
+    pilot_seeds: int = 1
+    seeds: int = 5
+    matched: float = 0.9  # the seen score at which learning curves are compared
+
+
+class Sequences(Study):
+    """Configurations, then sizes, of transformers on tasks of text."""
+
+    name = "sequences"
+    question = (
+        "Do transformers answer questions put together anew, or longer and deeper than any in "
+        "training, and does size help?"
+    )
+    source = (
+        "The tasks of SCAN (Lake and Baroni 2018), COGS (Kim and Linzen 2020), PCFG SET (Hupkes et "
+        "al. 2020), ListOps (Nangia and Bowman 2018) and others; configurations after Csordás, "
+        "Irie and Schmidhuber 2021"
+    )
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 15 min on one H200 (estimated)"
+    not_shown = (
+        "Pretrained models: every network here starts from random weights.",
+        "Configurations beyond those listed; a failure holds for the best of these.",
+        "Longer training than this: no network is stopped early, all stop at the same step.",
+    )
+    presets: ClassVar = {
+        "smoke": Grid(tasks=("functions",), width=(8, 16), middle=16, depth=1, head=8, steps=30,
+                      batch=8, items=40, evaluations=2, seeds=2),
+        "quick": Grid(),
+        "standard": Grid(
+            tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
+                   "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
+                   "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
+            small=False,
+            configurations=("learned", "learned, small", "relative", "relative, small",
+                            "relative, tied", "rotary", "encoder, relative"),
+            width=(64, 128, 256), middle=128, depth=4, head=32, steps=6_000, rate=1e-3, batch=32,
+            items=1_000, evaluations=20,
+        ),
+        "paper": Grid(
+            tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
+                   "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
+                   "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
+            small=False,
+            configurations=("learned", "learned, small", "relative", "relative, small",
+                            "relative, tied", "rotary", "no positions", "encoder, relative",
+                            "encoder, relative, tied"),
+            width=(64, 128, 256, 512), middle=256, depth=6, head=64, steps=50_000, rate=3e-4,
+            batch=128, items=3_000, evaluations=50, pilot_seeds=3,
+        ),
+    }  # fmt: skip
+
+    def cells(self, grid: Grid) -> list[Cell]:
+        return [
+            cell(grid, "pilot", task, configuration, grid.middle, FIRST_SEED + seed)
+            for task in grid.tasks
+            for configuration in grid.configurations
+            for seed in range(grid.pilot_seeds)
+        ]
+
+    def next_cells(self, grid: Grid, results: Results, number: int) -> list[Cell]:
+        if number > 1:
+            return []
+        return [
+            cell(grid, "final", task, parts.best(results, task, grid.configurations), width, seed)
+            for task in grid.tasks
+            for width in grid.width
+            for seed in range(grid.seeds)
+        ]
+
+    def most_further_cells(self, grid: Grid) -> int:
+        return len(grid.tasks) * len(grid.width) * grid.seeds
+
+    def claims(self, grid: Grid) -> list[Claim]:
+        small, large = min(grid.width), max(grid.width)
+        each = [
+            Claim(
+                f"{task}, {split}",
+                f"In the best configuration at width {large}, at least .9 of the answers to "
+                f"{task} are exact where it goes beyond training by {split} ({new})",
+                composes(task, split, large), at_least=0.9,
+            )
+            for task in grid.tasks
+            for split, new in task_named(task).beyond.items()
+        ]  # fmt: skip
+        return [
+            *each,
+            Claim("size helps beyond training",
+                  f"The share of exact answers beyond training, mean over tasks, is higher at "
+                  f"width {large} than at {small}",
+                  over_tasks(grid, small, large, parts.beyond), above=0.0),
+            Claim("also at matched seen score",
+                  f"The same when the share of exact answers like those of training first reaches "
+                  f"{grid.matched:g}",
+                  over_tasks(grid, small, large, at_matched(grid.matched)), above=0.0),
+            Claim("configuration matters",
+                  "On pilot seeds, the configuration chosen on validation items answers more items "
+                  f"beyond training exactly than '{USUAL}' does, by at least .1 (mean over tasks)",
+                  chosen_over_usual(grid), unit="tasks", at_least=0.1),
+            Claim("anew is easier than more",
+                  f"At width {large}, in tasks with both, more answers are exact where known "
+                  "pieces are put together anew than where there are more of them than ever",
+                  anew_over_more(grid, large), above=0.0),
+            Claim("knowing the end helps",
+                  f"At width {large}, where there is more than ever, more answers are exact when "
+                  "the network is told where they end",
+                  end_given(grid, large), above=0.0),
+        ]  # fmt: skip
+
+    def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
+        return parts.sections(grid, results)
+
+
+def cell(grid: Grid, part: str, task_name: str, configuration: str, width: int, seed: int) -> Cell:
+    """A network on a task; everything is drawn anew for each seed."""
+    task = task_named(task_name)
+    model = model_named(configuration, width, grid.depth, grid.head)
+    learner = NextToken(
+        family=task.made(grid.small), model=model, seeds=Seeds.all(seed),
+        training_steps=grid.steps, batch=grid.batch, learning_rate=grid.rate,
+        warmup=max(10, grid.steps // 20), row=grid.row or task.row, rows=task.rows,
+        vocabulary=task.vocabulary,
+        evaluation_every=max(10, grid.steps // grid.evaluations // 10 * 10),
+    )  # fmt: skip
+    labels = {"part": part, "task": task_name, "configuration": configuration, "width": width,
+              "seed": seed, "parameters": learner.size}  # fmt: skip
+    return Cell(learner, labels, (ExactMatch(items=grid.items),))
+
+
+def trained(results: Results, **labels: object) -> tuple[Results, str]:
+    """Networks that learnt their task (seen score of .9 or more), and how many did not."""
+    rows = results.where(part="final", **labels)
+    able = Results([row for row in rows if parts.seen(row) >= base.SEEN_FLOOR])
+    behind = len(rows) - len(able)
+    return able, f"Left out: {behind} below .9 like training." if behind else ""
+
+
+def composes(task: str, split: str, width: int) -> Callable[[Results], Evidence]:
+    def measure(results: Results) -> Evidence:
+        rows, note = trained(results, task=task, width=width)
+        values = np.asarray([row.value("exact-match", f"unseen_{split}") for row in rows])
+        return Evidence.of_values(base.require(values, f"Trained networks. {note}"), note)
+
+    return measure
+
+
+def over_tasks(
+    grid: Grid, small: int, large: int, number: Callable[[Row], float]
+) -> Callable[[Results], Evidence]:
+    """large - small for each seed, mean over the tasks that both learnt."""
+
+    def measure(results: Results) -> Evidence:
+        if small == large:
+            raise NotTested("Needs two sizes.")
+        found: dict[int, list[float]] = {}
+        for task in grid.tasks:
+            rows, _ = trained(results, task=task)
+            for seed in rows.labels("seed"):
+                pair = rows.where(seed=seed).paired("seed", {"width": small}, {"width": large},
+                                                    number)  # fmt: skip
+                found.setdefault(seed, []).extend(pair)
+        values = np.asarray([np.mean(v) for v in found.values() if v])
+        tasks = max((len(v) for v in found.values()), default=0)
+        note = f"Up to {tasks} tasks a seed that both sizes learnt."
+        return Evidence.of_values(base.require(values, "Seeds"), note)
+
+    return measure
+
+
+def at_matched(at: float) -> Callable[[Row], float]:
+    return lambda row: matched(row.curve("seen")[1], row.curve("unseen")[1], at)
+
+
+def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
+    def measure(results: Results) -> Evidence:
+        if USUAL not in grid.configurations or len(grid.configurations) < 2:
+            raise NotTested(f"Needs '{USUAL}' and another configuration.")
+        values = []
+        for task in grid.tasks:
+            pilots = results.where(part="pilot", task=task)
+            chosen = parts.best(results, task, grid.configurations)
+            pair = [
+                np.mean([parts.beyond(row) for row in pilots.where(configuration=name)])
+                for name in (USUAL, chosen)
+            ]
+            values.append(float(pair[1] - pair[0]))
+        return Evidence.of_values(base.require(np.asarray(values), "Tasks"))
+
+    return measure
+
+
+def anew_over_more(grid: Grid, width: int) -> Callable[[Results], Evidence]:
+    def difference(row: Row) -> float:
+        return parts.beyond_by(ANEW)(row) - parts.beyond_by(MORE)(row)
+
+    return _by_seed(grid, width, difference)
+
+
+def end_given(grid: Grid, width: int) -> Callable[[Results], Evidence]:
+    def difference(row: Row) -> float:
+        names = [f"unseen_{split}" for split in parts.of_kind(row.labels["task"], MORE)]
+        gains = [
+            row.value("exact-match", f"{name}_ended") - row.value("exact-match", name)
+            for name in names
+        ]
+        return float(np.mean(gains)) if gains else float("nan")
+
+    return _by_seed(grid, width, difference)
+
+
+def _by_seed(
+    grid: Grid, width: int, number: Callable[[Row], float]
+) -> Callable[[Results], Evidence]:
+    """Mean over tasks, for each seed."""
+
+    def measure(results: Results) -> Evidence:
+        rows, note = trained(results, width=width)
+        values = []
+        for seed in rows.labels("seed"):
+            found = [number(row) for row in rows.where(seed=seed)]
+            found = [value for value in found if np.isfinite(value)]
+            if found:
+                values.append(float(np.mean(found)))
+        return Evidence.of_values(base.require(np.asarray(values), f"Seeds. {note}"), note)
+
+    return measure

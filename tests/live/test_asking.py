@@ -1,0 +1,258 @@
+"""A kit put to a model: estimated, agreed to, resumed, and told even of a part."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import random
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
+
+from recombine.errors import InvalidRequest, NotApplicable, RecombineError
+from recombine.lab.study import Claim, Evidence
+from recombine.live import (
+    REGISTRY,
+    Answer,
+    Answers,
+    ChatEndpoint,
+    Kit,
+    Options,
+    Question,
+    Scripted,
+    estimate,
+    kit_named,
+    run_kit,
+)
+from recombine.live.asking import questions_of
+from recombine.live.kit import rates_table, scored, share, shuffled
+from recombine.report.document import Section
+from recombine.seeds import host_seed
+
+from .standin import StandIn, fails
+
+
+@dataclass(frozen=True)
+class SumOptions(Options):
+    largest: int = 99
+
+
+class Sums(Kit):
+    """Can it add two numbers?"""
+
+    name, question = "sums", "Can a language model add two numbers?"
+    options, longest = SumOptions(), 64
+    not_shown = ("Nothing about subtraction.",)
+
+    def questions(self, options):
+        rng = random.Random(host_seed(options.seed, self.name))
+        for number in range(options.items):
+            a, b = rng.randint(10, options.largest), rng.randint(10, options.largest)
+            yield Question(f"sum-{number}", f"{a} + {b}", str(a + b), {"carry": int(a + b > 99)})
+
+    def score(self, question, answer):
+        return {"correct": float(answer.strip() == question.gold)}
+
+    def sections(self, answers):
+        return [Section("By carry", tables=[rates_table(answers, ("carry",))])]
+
+    def claims(self, answers):
+        right = answers.values("correct")
+        found = Claim("adds", "It adds.", lambda _: Evidence.of_values(right), "items", above=0.9)
+        return (found,)
+
+
+def adds(prompt):
+    return str(sum(int(word) for word in prompt.split(" + ")))
+
+
+def summary_in(folder):
+    return json.loads((folder / "report.json").read_text("utf-8"))
+
+
+def rows_in(folder):
+    return list(csv.DictReader(io.StringIO((folder / "table.csv").read_text("utf-8"))))
+
+
+def test_a_perfect_script_gets_full_marks_and_its_claim_a_verdict(tmp_path):
+    outcome = run_kit(Sums(), Scripted(adds, "adder"), tmp_path / "run")
+    assert outcome.stopped is None and len(outcome.answers) == 20
+    found = summary_in(tmp_path / "run")
+    assert found["finished"] and found["score"] == {"correct": 1.0} and found["warnings"] == []
+    [claim] = found["claims"]
+    assert claim["verdict"] == "supported" and claim["units"] == 20
+    controls = dict(found["tables"][-1]["rows"])
+    assert controls["a perfect answerer"] == 1.0 and controls["an empty answer"] == 0.0
+    assert controls["the model, shuffled gold"] < 0.2
+    assert {row["correct"] for row in rows_in(tmp_path / "run")} == {"1.0"}
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Nothing about subtraction." in page and "Can it add two numbers?" in page
+
+
+def test_the_same_answers_give_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        run_kit(Sums(), Scripted(adds, "adder"), tmp_path / name)
+    for file in ("report.html", "report.json", "table.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_a_run_continues_where_it_stopped_and_asks_nothing_again(tmp_path):
+    asked = []
+
+    def tires(prompt):
+        if len(asked) == 7:
+            raise KeyboardInterrupt
+        asked.append(prompt)
+        return adds(prompt)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_kit(Sums(), Scripted(tires, "adder"), tmp_path)
+    found = summary_in(tmp_path)
+    assert not found["finished"] and found["answered"] == 7
+    assert "13 of 20 questions are not answered yet" in found["warnings"][0]
+    assert "Partial" in (tmp_path / "report.html").read_text("utf-8")
+
+    def fresh(prompt):
+        assert prompt not in asked
+        return adds(prompt)
+
+    run_kit(Sums(), Scripted(fresh, "adder"), tmp_path)
+    assert summary_in(tmp_path)["finished"] and summary_in(tmp_path)["warnings"] == []
+
+
+def test_more_items_may_be_asked_for_later(tmp_path):
+    kit, asked = Sums(), []
+    run_kit(kit, Scripted(adds, "adder"), tmp_path, kit.chosen(items=5))
+    note = Scripted(lambda prompt: asked.append(prompt) or adds(prompt), "adder")
+    run_kit(kit, note, tmp_path, kit.chosen(items=8))
+    assert len(asked) == 3 and summary_in(tmp_path)["answered"] == 8
+
+
+def test_a_failing_endpoint_leaves_a_partial_page_and_its_error(tmp_path):
+    kit = Sums()
+    last = sorted(q.prompt for q in kit.questions(kit.options))[-1]
+    with StandIn(adds, by_prompt={last: fails(500)}) as server:
+        model = ChatEndpoint(server.url, "m", tmp_path / "answers.jsonl", key_variable=None,
+                             attempts=2, pause=0.001)  # fmt: skip
+        outcome = run_kit(kit, model, tmp_path)
+        assert outcome.stopped is not None and "run again to continue" in str(outcome.stopped)
+        assert outcome.answers.missing >= 1 and not summary_in(tmp_path)["finished"]
+        server.by_prompt.clear()
+        assert run_kit(kit, model, tmp_path).stopped is None
+    assert len(server.answered) == len(set(server.answered)) == 20
+
+
+def test_without_a_single_answer_there_is_no_page(tmp_path):
+    with StandIn(adds, always=fails(500)) as server:
+        model = ChatEndpoint(server.url, "m", tmp_path / "answers.jsonl", key_variable=None,
+                             attempts=1)  # fmt: skip
+        with pytest.raises(RecombineError, match="no answer from"):
+            run_kit(Sums(), model, tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_answers_cut_off_and_refused_are_told_of(tmp_path):
+    with StandIn(lambda prompt: None if prompt.startswith("1") else "a b c") as server:
+        model = ChatEndpoint(server.url, "m", tmp_path / "answers.jsonl", key_variable=None,
+                             longest=1)  # fmt: skip
+        run_kit(Sums(), model, tmp_path)
+    told = " ".join(summary_in(tmp_path)["warnings"])
+    assert "answers were cut off" in told and "refused by the model" in told
+
+
+def test_a_folder_of_another_model_kit_or_purpose_is_refused(tmp_path):
+    kit = Sums()
+    run_kit(kit, Scripted(adds, "adder"), tmp_path / "run", kit.chosen(items=1))
+    with pytest.raises(InvalidRequest, match="holds answers of adder to sums"):
+        run_kit(kit, Scripted(adds, "other"), tmp_path / "run", kit.chosen(items=1))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("do not touch", "utf-8")
+    with pytest.raises(InvalidRequest, match="holds other files"):
+        run_kit(kit, Scripted(adds, "adder"), tmp_path / "mine", kit.chosen(items=1))
+
+
+def test_hostile_answers_are_inert_in_the_page_and_in_a_spreadsheet(tmp_path):
+    kit = kit_named("battery")
+    hostile = '=cmd|"/c calc"!A1 <script>alert(1)</script> {{7*7}} \x00'
+    options = kit.chosen({"tasks": "logic", "depths": "1"}, items=2)
+    run_kit(kit, Scripted(lambda _: hostile, "hostile"), tmp_path, options)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<script" not in page and "{{7*7}}" in page and "\x00" not in page
+    assert all(row["answer"].startswith("'=") for row in rows_in(tmp_path))
+
+
+def test_a_kit_that_marks_its_own_right_answer_down_is_refused(tmp_path):
+    class Harsh(Sums):
+        """Nothing is ever right."""
+
+        def score(self, question, answer):
+            return {"correct": 0.0}
+
+    with pytest.raises(RecombineError, match="right answer to sum-0 does not score 1"):
+        run_kit(Harsh(), Scripted(adds, "adder"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_estimate_counts_characters_and_multiplies_by_prices():
+    kit = Sums()
+    questions = [Question(str(n), "x" * (40 + 4 * n), "y" * 8) for n in range(10)]
+    found = estimate(kit, questions, price_in=2.0, price_out=10.0)
+    assert found.tokens_in == sum(10 + n for n in range(10))
+    assert found.tokens_out == 20 and found.most_tokens_out == 640
+    assert found.price == pytest.approx((found.tokens_in * 2 + 20 * 10) / 1e6)
+    assert found.most_price == pytest.approx((found.tokens_in * 2 + 640 * 10) / 1e6)
+    half = estimate(kit, questions, kept=lambda p: Answer("y") if len(p) < 60 else None)
+    assert (half.answered, half.to_ask, half.price) == (5, 5, None)
+    assert estimate(kit, questions, most_calls=3, longest=7).most_tokens_out == 21
+
+
+@given(st.integers(1, 60), st.data())
+def test_a_share_has_the_exact_interval_of_a_proportion(total, data):
+    right = data.draw(st.integers(0, total))
+    found = share(right, total)
+    low, high = proportion_confint(right, total, method="beta")
+    assert found.low == pytest.approx(low, abs=1e-9)
+    assert found.high == pytest.approx(high, abs=1e-9)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.integers(0, 3))
+def test_shuffling_gold_keeps_it_in_its_group_and_never_in_its_place(groups, seed):
+    class Told(Sums):
+        """Says which gold it was marked against."""
+
+        within = ("group",)
+
+        def score(self, question, answer):
+            return {"correct": float(answer == question.gold), "gold": float(question.gold)}
+
+    questions = [Question(str(n), "", str(n), {"group": g}) for n, g in enumerate(groups)]
+    answers = scored(Told(), questions, {q.id: Answer(q.gold) for q in questions})
+    moved = [int(gold) for gold in shuffled(Told(), answers, seed).values("gold")]
+    assert sorted(moved) == list(range(len(groups)))
+    for place, gold in enumerate(moved):
+        assert groups[place] == groups[gold]
+        assert place != gold or groups.count(groups[place]) == 1
+
+
+def test_what_is_not_answered_is_missing_and_not_wrong():
+    kit = Sums()
+    questions = questions_of(kit, kit.chosen(items=4))
+    answers = scored(kit, questions, {"sum-1": Answer(questions[1].gold)})
+    assert isinstance(answers, Answers)
+    assert (len(answers), answers.missing, answers.rate().estimate) == (1, 3, 1.0)
+
+
+def test_every_kit_is_found_by_name_or_said_to_be_missing(monkeypatch):
+    for name, path in REGISTRY.items():
+        if importlib.util.find_spec(path.partition(":")[0]) is not None:
+            assert kit_named(name).name == name
+    monkeypatch.setitem(REGISTRY, "lost", "recombine.live.lost:Lost")
+    with pytest.raises(NotApplicable, match=r"'lost' .* is not part of this installation"):
+        kit_named("lost")
+    with pytest.raises(InvalidRequest, match="did you mean 'battery'"):
+        kit_named("batery")

@@ -1,0 +1,238 @@
+"""The battery: right by construction, solvable from the prompt, fair to how answers are dressed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+from recombine.live import Answer, Scripted, kit_named, run_kit
+from recombine.live.asking import questions_of
+from recombine.live.battery_solver import solve
+from recombine.live.battery_steps import VOCABULARY
+from recombine.live.battery_tasks import TASKS, scan_phrases
+from recombine.live.kit import scored, shuffled
+from recombine.live.parsing import final, marks
+
+KIT = kit_named("battery")
+DEPTHS = {"depths": "1,2,3,4,5,6,7"}
+
+
+def drawn(settings=None, items=6, seed=0):
+    return questions_of(KIT, KIT.chosen(settings, items=items, seed=seed))
+
+
+def by_solver(questions):
+    return scored(KIT, questions, {q.id: Answer(solve(q.prompt)) for q in questions})
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 10**6))
+def test_a_solver_that_reads_only_the_prompt_is_always_right(seed):
+    answers = by_solver(drawn(DEPTHS, items=4, seed=seed))
+    assert answers.rate().estimate == 1.0
+    assert {row["task"] for row in answers} == set(TASKS)
+
+
+def test_the_same_seed_gives_the_same_questions_and_more_items_only_add_some():
+    few, many, other = drawn(items=3), drawn(items=7), drawn(items=7, seed=1)
+    assert drawn(items=3) == few
+    assert {q.id: q for q in few}.items() <= {q.id: q for q in many}.items()
+    assert not {q.prompt for q in many} & {q.prompt for q in other} - {
+        q.prompt for q in other if q.columns["task"] == "commands"
+    }
+    assert len({q.prompt for q in many}) == len(many)
+
+
+def test_commands_are_those_of_scan():
+    phrases = [one for some in scan_phrases().values() for one in some]
+    assert len(phrases) == 102
+    assert len(phrases) + 2 * len(phrases) ** 2 == 20_910  # as published
+    meaning = dict(phrases)
+    assert meaning["turn opposite right"] == ("RTURN", "RTURN")
+    assert meaning["jump around left twice"] == ("LTURN", "JUMP") * 8
+    assert meaning["look right thrice"] == ("RTURN", "LOOK") * 3
+    assert max(len(actions) for actions in meaning.values()) * 2 == 48
+
+
+def test_a_commands_depth_is_the_number_of_its_operators():
+    operators = {"left", "right", "opposite", "around", "twice", "thrice", "and", "after"}
+    for question in drawn({"tasks": "commands", **DEPTHS}, items=20):
+        [command] = re.findall(r"Command: (.*)", question.prompt)
+        assert sum(w in operators for w in command.split()) == question.columns["depth"]
+
+
+def test_only_depth_one_and_less_of_the_language_could_be_looked_up():
+    for question in drawn({"tasks": "grammar", "depths": "1,2,3"}, items=20):
+        shown = dict(line.split(" -> ") for line in question.prompt.splitlines() if "->" in line)
+        [asked] = re.findall(r"Phrase: (.*)", question.prompt)
+        depth = question.columns["depth"]
+        assert (asked in shown) == (depth == 0)
+        functions = {phrase.split()[1] for phrase in shown if " " in phrase}
+        assert sum(word in functions for word in asked.split()) == max(1, int(depth))
+        assert all(sum(word in functions for word in phrase.split()) <= 1 for phrase in shown)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 7])
+def test_logic_is_balanced_and_follows_exactly_when_a_chain_of_that_length_leads_there(depth):
+    questions = drawn({"tasks": "logic", "depths": str(depth)}, items=20)
+    assert [q.gold for q in questions].count("yes") == 10
+    for question in questions:
+        rules = re.findall(r"Every (\w+) is a (\w+)\.", question.prompt)
+        [(name, asked)] = re.findall(r"is (\w+) a (\w+)\?", question.prompt)
+        starts = dict(re.findall(r"(\w+) is a (\w+)\.", question.prompt.replace("Every ", "every")))
+        paths = [
+            length
+            for length in range(1, len(rules) + 1)
+            if _reaches(starts[name], asked, rules, length)
+        ]
+        assert paths == ([depth] if question.gold == "yes" else [])
+
+
+def _reaches(start, end, rules, length):
+    """Brute force: is there a path of exactly this length?"""
+    front = {start}
+    for _ in range(length):
+        front = {upper for lower, upper in rules if lower in front}
+    return end in front
+
+
+def test_the_two_kinds_asked_about_look_alike_in_every_count():
+    # Whatever can be told of a word without following a chain must not tell yes from no.
+    for question in drawn({"tasks": "logic", "depths": "3"}, items=20):
+        rules = re.findall(r"Every (\w+) is a (\w+)\.", question.prompt)
+        [(_, asked)] = re.findall(r"is (\w+) a (\w+)\?", question.prompt)
+        assert sum(lower == asked for lower, _ in rules) == 0
+        assert sum(upper == asked for _, upper in rules) == 1
+
+
+def test_every_operation_of_a_program_changes_the_list():
+    for question in drawn({"tasks": "programs", "depths": "2,5"}, items=15):
+        [start] = re.findall(r"Start: (.*)", question.prompt)
+        [order] = re.findall(r"Apply in this order: (.*)", question.prompt)
+        names = order.split(", then ")
+        assert len(names) == question.columns["depth"]
+        parts = [", then ".join(names[:n]) for n in range(1, len(names) + 1)]
+        states = [start, *(final(solve(question.prompt.replace(order, p))) for p in parts)]
+        assert all(before != after for before, after in itertools.pairwise(states))
+        assert states[-1] == question.gold
+
+
+def test_strings_at_depth_one_ask_for_every_operation_alike():
+    questions = drawn({"tasks": "strings", "depths": "1"}, items=10)
+    kinds = [q.columns["detail"] for q in questions]
+    assert {kinds.count(kind) for kind in set(kinds)} == {2} and len(set(kinds)) == 5
+    assert len(set(VOCABULARY)) == len(VOCABULARY)
+
+
+def test_the_right_answers_marked_against_other_questions_fall_to_chance():
+    answers = by_solver(drawn({"depths": "2,3"}, items=20))
+    control = shuffled(KIT, answers)
+    for task in TASKS.values():
+        rate = control.where(task=task.name, depth=2).rate()
+        assert rate.low <= task.chance + 0.1 and rate.estimate <= task.chance + 0.25
+    assert control.where(task="programs").rate().estimate < 0.1
+
+
+DRESSES = [
+    "{}",
+    "ANSWER: {}",
+    "Let me think. It could be 7, or yes, or no.\n\nAnswer: {}",
+    "**Answer:** {}",
+    "**ANSWER: {}**",
+    "The answer is {}.",
+    'ANSWER: "{}"',
+    "ANSWER: `{}`",
+    "`ANSWER: {}`",
+    "ANSWER:\n{}",
+    "First thoughts.\n{}",
+    "```\nANSWER: {}\n```",
+    "<think>ANSWER: 1 2 3, no, yes</think>\nANSWER: {}",
+    "ANSWER: 1, no, yes\nWait, that is wrong.\nANSWER: {}",
+    r"So we get \boxed{{{}}}",
+]
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+@pytest.mark.parametrize(
+    ("kind", "gold", "wrong"),
+    [
+        ("words", "RTURN JUMP RTURN", "RTURN JUMP"),
+        ("words", "bnqmdq vhm", "vhm bnqmdq"),
+        ("numbers", "[3, 1, 12]", "[3, 1, 2]"),
+        ("yes or no", "yes", "no"),
+        ("yes or no", "no", "yes"),
+    ],
+)
+def test_an_answer_is_read_however_it_is_dressed(dress, kind, gold, wrong):
+    assert marks(kind, gold, dress.format(gold)) == {"correct": 1.0, "parsed": 1.0}
+    assert marks(kind, gold, dress.format(wrong)) == {"correct": 0.0, "parsed": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "answer", "correct", "parsed"),
+    [
+        ("numbers", "[3, 1]", json.dumps({"answer": [3, 1]}), 1, 1),
+        ("numbers", "[3, 1]", 'Sure!\n```json\n{"answer": [3, 1]}\n```', 1, 1),
+        ("words", "a b", json.dumps({"Answer": "a b"}), 1, 1),
+        ("words", "a b", json.dumps({"answer": ["a", "b"]}), 1, 1),
+        ("numbers", "[-3]", "ANSWER: [\N{MINUS SIGN}3]", 1, 1),
+        ("numbers", "[3, 1]", "ANSWER: 3, 1", 1, 1),
+        ("numbers", "[3, 1]", "ANSWER: 3.1", 0, 0),
+        ("numbers", "[3, 1]", "I cannot say.", 0, 0),
+        ("yes or no", "no", "ANSWER: No, it does not follow.", 1, 1),
+        ("yes or no", "no", "It is unclear.", 0, 0),
+        ("yes or no", "no", "ANSWER: either yes or no", 0, 0),
+        ("yes or no", "yes", "", 0, 0),
+        ("words", "a b", "", 0, 0),
+        ("words", "RED BLUE", "ANSWER: Red, Blue", 1, 1),
+    ],
+)
+def test_what_cannot_be_read_is_told_from_what_is_wrong(kind, gold, answer, correct, parsed):
+    assert marks(kind, gold, answer) == {"correct": float(correct), "parsed": float(parsed)}
+
+
+@given(st.text(), st.sampled_from(["words", "numbers", "yes or no"]))
+def test_no_answer_breaks_the_parser(text, kind):
+    found = marks(kind, "yes", text)
+    assert set(found.values()) <= {0.0, 1.0}
+
+
+def test_the_report_says_where_a_model_that_manages_two_steps_falls_below_one_half(tmp_path):
+    depth = {q.prompt: q.columns["depth"] for q in drawn(items=8)}
+    shallow = Scripted(lambda prompt: solve(prompt) if depth[prompt] <= 2 else "?", "shallow")
+    run_kit(KIT, shallow, tmp_path, KIT.chosen(items=8))
+    found = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    tables = {table["title"]: table for table in found["tables"]}
+    for task, half, first, sure, deepest in tables["Where it falls below one half"]["rows"]:
+        assert (half, deepest) == (0.75 if task == "logic" else 0.5, 4)
+        assert first == sure == 3
+    claims = {claim["name"]: claim for claim in found["claims"]}
+    assert claims["grounded"]["verdict"] == "supported"
+    assert claims["depth"]["verdict"] == "supported" and claims["depth"]["interval"][0] == 1.0
+    novelty = {row[0]: row[1] for row in tables["A made-up language, by novelty"]["rows"]}
+    assert novelty == {"shown": 1.0, "new arguments": 1.0, "new composition": 8 / 24}
+    assert "Some wrong answers" in tables
+
+
+def test_the_fall_with_depth_has_the_interval_of_a_difference_of_proportions(tmp_path):
+    options = KIT.chosen({"tasks": "programs", "depths": "1,4"}, items=30)
+    depth = {q.prompt: q.columns["depth"] for q in KIT.questions(options)}
+    left = {1: 24, 4: 9}
+
+    def some(prompt):
+        if left[depth[prompt]]:
+            left[depth[prompt]] -= 1
+            return solve(prompt)
+        return "?"
+
+    run_kit(KIT, Scripted(some, "some"), tmp_path, options)
+    found = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    claim = next(claim for claim in found["claims"] if claim["name"] == "depth")
+    low, high = confint_proportions_2indep(24, 30, 9, 30, method="agresti-caffo")
+    assert claim["interval"] == pytest.approx([0.5, low, high], abs=1e-6)

@@ -1,0 +1,320 @@
+"""A model behind an endpoint: paid for once, waited for, never beyond the cap."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from recombine.errors import InvalidRequest
+from recombine.live import Answer, AskingError, ChatEndpoint
+from recombine.live.answers import AnswerLog
+
+from .standin import (
+    StandIn,
+    busy,
+    dies_midway,
+    drips,
+    drops,
+    fails,
+    garbage,
+    hangs,
+    wrong_schema,
+)
+
+WORDS = [f"word {n}" for n in range(12)]
+
+
+def model_at(server, tmp_path, **settings):
+    fast = {"pause": 0.001, "key_variable": None, "timeout": 5.0} | settings
+    return ChatEndpoint(server.url, "oracle-1", tmp_path / "answers.jsonl", **fast)
+
+
+def texts(answers):
+    return [answer.text for answer in answers]
+
+
+def test_answers_come_in_the_order_of_the_questions(tmp_path):
+    def slow_at_first(prompt):
+        time.sleep(0.05 if prompt == WORDS[0] else 0)
+        return prompt.upper()
+
+    seen = []
+    with StandIn(slow_at_first) as server:
+        model = model_at(server, tmp_path, workers=4)
+        answers = list(model.ask(WORDS, lambda done, total: seen.append((done, total))))
+    assert texts(answers) == [word.upper() for word in WORDS]
+    assert seen == [(n, len(WORDS)) for n in range(1, len(WORDS) + 1)]
+
+
+def test_a_question_is_sent_at_temperature_zero_with_the_key_which_is_written_nowhere(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ORACLE_KEY", "s3cret")
+    with StandIn() as server:
+        model = model_at(server, tmp_path, key_variable="ORACLE_KEY", longest=77)
+        list(model.ask(["hello"]))
+    [(path, headers, body)] = server.requests
+    assert path == "/v1/chat/completions"
+    assert headers["Authorization"] == "Bearer s3cret"
+    assert body == {
+        "model": "oracle-1",
+        "messages": [{"role": "user", "content": "hello"}],
+        "temperature": 0,
+        "max_tokens": 77,
+    }
+    assert "s3cret" not in (tmp_path / "answers.jsonl").read_text("utf-8") + repr(model)
+
+
+def test_no_question_is_paid_for_twice(tmp_path):
+    with StandIn() as server:
+        model = model_at(server, tmp_path)
+        assert texts(model.ask([*WORDS, *WORDS])) == [word.upper() for word in WORDS] * 2
+        assert texts(model_at(server, tmp_path).ask(WORDS)) == [word.upper() for word in WORDS]
+    assert Counter(server.prompts) == Counter(WORDS)
+
+
+def test_another_model_or_length_is_asked_anew(tmp_path):
+    with StandIn() as server:
+        list(model_at(server, tmp_path).ask(["hello"]))
+        list(model_at(server, tmp_path, longest=5).ask(["hello"]))
+        other = ChatEndpoint(server.url, "oracle-2", tmp_path / "answers.jsonl", key_variable=None)
+        list(other.ask(["hello"]))
+    assert len(server.requests) == 3
+
+
+PASSING = [busy(), busy(after="0"), busy(after="soon"), fails(500), fails(503), fails(408),
+           garbage, wrong_schema, drops, dies_midway]  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", PASSING)
+def test_trouble_that_passes_is_waited_out(tmp_path, trouble):
+    with StandIn(faults=[trouble, trouble]) as server:
+        assert texts(model_at(server, tmp_path).ask(["hello"])) == ["HELLO"]
+    assert len(server.requests) == 3
+
+
+STAYING = [busy(), fails(500), garbage, wrong_schema, hangs, drips, drops, dies_midway]
+
+
+@pytest.mark.parametrize("trouble", STAYING)
+def test_trouble_that_stays_ends_in_one_line_that_says_how_to_continue(tmp_path, trouble):
+    with StandIn(by_prompt={"bad": trouble}) as server:
+        model = model_at(server, tmp_path, attempts=2, timeout=0.3, workers=1)
+        answers = model.ask(["good", "bad", "never"])
+        assert next(answers).text == "GOOD"
+        with pytest.raises(AskingError) as caught:
+            next(answers)
+    said = str(caught.value)
+    assert "question 'bad': no answer from" in said and "after 2 attempts" in said
+    assert "answers so far are kept in" in said and "run again to continue" in said
+    assert "\n" not in said
+    assert server.prompts == ["good", "bad", "bad"]
+    assert len(AnswerLog(tmp_path / "answers.jsonl")) == 1
+
+
+def test_an_endpoint_that_says_how_long_to_wait_is_given_that_long(tmp_path, monkeypatch):
+    waited, real = [], threading.Event.wait
+
+    def wait(self, timeout=None):
+        waited.append(timeout)
+        return real(self, None if timeout is None else min(timeout, 0.001))
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    with StandIn(faults=[busy(after="7"), busy(after="100000"), busy()]) as server:
+        list(model_at(server, tmp_path).ask(["hello"]))
+    seconds = [timeout for timeout in waited if timeout is not None and timeout >= 1]
+    assert seconds == [7.0, 60.0]
+
+
+def test_pauses_double_and_never_come_at_the_same_moment(tmp_path, monkeypatch):
+    waited, real = [], threading.Event.wait
+
+    def wait(self, timeout=None):
+        waited.append(timeout)
+        return real(self, None if timeout is None else min(timeout, 0.001))
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    with StandIn(always=fails(500)) as server:
+        with pytest.raises(AskingError):
+            list(model_at(server, tmp_path, pause=16.0, attempts=5).ask(["hello"]))
+    pauses = [timeout for timeout in waited if timeout is not None and timeout > 5]
+    assert len(pauses) == 4
+    for pause, longest in zip(pauses, (16, 32, 60, 60), strict=True):
+        assert longest / 2 <= pause <= longest
+
+
+def test_what_was_answered_before_a_failure_is_not_asked_again(tmp_path):
+    with StandIn(by_prompt={WORDS[6]: fails(500)}) as server:
+        with pytest.raises(AskingError):
+            list(model_at(server, tmp_path, attempts=2).ask(WORDS))
+        kept = set(server.answered)
+        server.by_prompt.clear()
+        server.answered.clear()
+        assert texts(model_at(server, tmp_path).ask(WORDS)) == [word.upper() for word in WORDS]
+    assert set(server.answered) == set(WORDS) - kept
+
+
+def test_the_error_told_is_the_one_that_stopped_the_others(tmp_path):
+    # The first question waits for a busy server while a later one is refused outright.
+    with StandIn(by_prompt={WORDS[0]: busy(after="60"), WORDS[1]: fails(401)}) as server:
+        with pytest.raises(AskingError, match=r"question 'word 1': .* refused with HTTP 401"):
+            list(model_at(server, tmp_path).ask(WORDS))
+    assert server.prompts.count(WORDS[1]) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_the_cap_on_calls_holds_for_all_threads_together(tmp_path, workers):
+    with StandIn(faults=[fails(500)]) as server:
+        model = model_at(server, tmp_path, most_calls=5, workers=workers)
+        with pytest.raises(AskingError, match=r"the 5 calls are spent; .* raise most_calls"):
+            list(model.ask(WORDS))
+        assert len(server.requests) == 5 == model.calls
+        assert len(AnswerLog(tmp_path / "answers.jsonl")) == 4
+        assert len(list(model_at(server, tmp_path).ask(WORDS))) == len(WORDS)
+
+
+def test_a_missing_key_is_named_before_anything_is_sent(tmp_path, monkeypatch):
+    monkeypatch.delenv("ORACLE_KEY", raising=False)
+    with StandIn() as server:
+        with pytest.raises(InvalidRequest, match="has no ORACLE_KEY: export it"):
+            list(model_at(server, tmp_path, key_variable="ORACLE_KEY").ask(["hello"]))
+    assert server.requests == []
+
+
+def test_a_key_copied_with_its_line_end_works_and_a_broken_one_is_refused(tmp_path, monkeypatch):
+    with StandIn() as server:
+        monkeypatch.setenv("ORACLE_KEY", "s3cret\n")
+        list(model_at(server, tmp_path, key_variable="ORACLE_KEY").ask(["hello"]))
+        assert server.requests[0][1]["Authorization"] == "Bearer s3cret"
+        monkeypatch.setenv("ORACLE_KEY", "s3\ncret")
+        with pytest.raises(InvalidRequest, match="characters that no key has") as caught:
+            list(model_at(server, tmp_path, key_variable="ORACLE_KEY").ask(["world"]))
+    assert "cret" not in str(caught.value)
+
+
+def test_a_key_is_not_carried_to_another_address(tmp_path, monkeypatch):
+    monkeypatch.setenv("ORACLE_KEY", "s3cret")
+    with StandIn() as thief:
+        away = fails(302, ("Location", f"{thief.url}/chat/completions"))
+        with StandIn(always=away) as server, pytest.raises(AskingError, match="HTTP 302"):
+            list(model_at(server, tmp_path, key_variable="ORACLE_KEY").ask(["hello"]))
+    assert thief.requests == []
+
+
+def test_parameters_that_a_model_does_not_know_are_renamed_or_left_out(tmp_path):
+    with StandIn(unsupported=("temperature", "max_tokens")) as server:
+        model = model_at(server, tmp_path, workers=1, longest=9)
+        assert texts(model.ask(WORDS)) == [word.upper() for word in WORDS]
+    assert "temperature" not in server.requests[-1][2]
+    assert server.requests[-1][2]["max_completion_tokens"] == 9
+    assert len(server.requests) == len(WORDS) + 2
+    assert model.notes == ["The endpoint does not take 'temperature': it was left out."]
+
+
+def test_the_bound_on_the_length_is_never_left_out(tmp_path):
+    with StandIn(unsupported=("max_tokens", "max_completion_tokens")) as server:
+        with pytest.raises(AskingError, match="max_completion_tokens"):
+            list(model_at(server, tmp_path).ask(["hello"]))
+
+
+def test_a_refusal_and_an_answer_cut_short_are_answers(tmp_path):
+    with StandIn(lambda prompt: None if prompt == "no" else "one two three") as server:
+        refused, cut = model_at(server, tmp_path, longest=2).ask(["no", "yes"])
+        assert refused == Answer("", refusal="I would rather not.")
+        assert cut == Answer("one two", cut=True)
+        assert list(model_at(server, tmp_path, longest=2).ask(["no", "yes"])) == [refused, cut]
+    assert len(server.requests) == 2
+
+
+def test_log_probabilities_are_summed_where_the_endpoint_gives_them(tmp_path):
+    with StandIn(lambda prompt: "a b c d") as server:
+        [answer] = model_at(server, tmp_path, logprobs=True).ask(["hello"])
+        assert answer.log_probability == -2.0
+        server.unsupported = ("logprobs",)
+        [answer] = model_at(server, tmp_path, logprobs=True).ask(["world"])
+        assert answer.log_probability is None and answer.text == "a b c d"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"endpoint": "api.example.com/v1"}, "expected a URL"),
+        ({"endpoint": "ftp://api.example.com"}, "expected a URL"),
+        ({"endpoint": "http://host:port/v1"}, "expected a URL"),
+        ({"attempts": 0}, "attempts=0"),
+        ({"workers": 0}, "workers=0"),
+        ({"most_calls": 0}, "most_calls=0: expected at least 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(tmp_path, settings, complaint):
+    given = {"endpoint": "http://127.0.0.1:9/v1", "model": "m", "log": tmp_path / "l"} | settings
+    with pytest.raises(InvalidRequest, match=complaint):
+        ChatEndpoint(**given)
+
+
+def test_the_whole_address_may_be_given(tmp_path):
+    with StandIn() as server:
+        whole = f"{server.url}/chat/completions"
+        model = ChatEndpoint(whole, "m", tmp_path / "log", key_variable=None)
+        assert texts(model.ask(["hello"])) == ["HELLO"]
+
+
+KILLED = """
+import sys
+from recombine.live import ChatEndpoint
+model = ChatEndpoint(sys.argv[1], "oracle-1", sys.argv[2], key_variable=None, workers=2)
+for answer in model.ask([f"word {n}" for n in range(12)]):
+    print(answer.text, flush=True)
+"""
+
+
+def test_a_killed_run_keeps_its_answers_and_asks_only_the_others(tmp_path):
+    def slow(prompt):
+        time.sleep(0.05)
+        return prompt.upper()
+
+    with StandIn(slow) as server:
+        log = tmp_path / "answers.jsonl"
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED, server.url, str(log)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        assert [child.stdout.readline() for _ in range(3)] == [f"WORD {n}\n" for n in range(3)]
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        before = len(server.requests)
+        kept = [w for w in WORDS if model_at(server, tmp_path).kept(w) is not None]
+        assert len(kept) >= 3
+        assert texts(model_at(server, tmp_path).ask(WORDS)) == [word.upper() for word in WORDS]
+    assert sorted(server.prompts[before:]) == sorted(set(WORDS) - set(kept))
+
+
+@pytest.mark.heavy
+def test_the_stand_in_speaks_the_protocol_as_the_official_client_knows_it():
+    openai = pytest.importorskip(
+        "openai", reason="needs the extra 'llm': make test-all installs it"
+    )
+    with StandIn(lambda prompt: "four it is", faults=[busy(after="0")]) as server:
+        client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=1)
+        found = client.chat.completions.create(
+            model="oracle-1",
+            messages=[{"role": "user", "content": "What is 2 + 2?"}],
+            temperature=0,
+            max_tokens=2,
+            logprobs=True,
+        )
+        server.unsupported = ("temperature",)
+        question = [{"role": "user", "content": "x"}]
+        with pytest.raises(openai.BadRequestError, match="temperature"):
+            client.chat.completions.create(model="m", messages=question, temperature=0)
+    [choice] = found.choices
+    assert choice.message.content == "four it" and choice.finish_reason == "length"
+    assert [token.logprob for token in choice.logprobs.content] == [-0.5] * 3
+    assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens

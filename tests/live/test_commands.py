@@ -1,0 +1,150 @@
+"""The commands that ask a model, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from recombine.cli.live import run
+from recombine.cli.parser import build
+from recombine.errors import InvalidRequest, RecombineError
+from recombine.live.battery_solver import solve
+
+from .standin import StandIn, fails
+
+SMALL = "--items 1 --set tasks=logic,strings depths=1,2"
+
+
+def typed(words: str) -> None:
+    chosen = build().parse_args(words.split())
+    assert chosen.run is not None
+    run(chosen)
+
+
+def test_a_dry_run_needs_no_key_no_model_and_no_folder(capsys, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    typed(f"battery {SMALL} --dry-run --price-in 2 --price-out 8")
+    said = capsys.readouterr().out
+    assert said.startswith("4 questions, 0 answered before, 4 to ask now\nabout ")
+    assert "; price 0.00" in said and said.count("--- right: ") == 3
+
+
+def test_a_whole_run_by_command_says_what_it_takes_and_where_the_report_is(tmp_path, capsys):
+    with StandIn(solve) as server:
+        typed(f"battery {SMALL} --endpoint {server.url} --model m --key-variable none "
+              f"--to {tmp_path}/run --json")  # fmt: skip
+        printed = capsys.readouterr()
+        found = json.loads(printed.out)
+        assert found["score"] == {"correct": 1.0} and found["finished"]
+        assert "4 questions, 0 answered before, 4 to ask now" in printed.err
+        typed(f"battery {SMALL} --endpoint {server.url} --model m --key-variable none "
+              f"--to {tmp_path}/run")  # fmt: skip
+        printed = capsys.readouterr()
+        assert "4 answered before, 0 to ask now" in printed.err
+        assert f"report: {tmp_path}/run/report.html" in printed.out
+    assert len(server.requests) == 4
+
+
+def test_what_may_cost_money_is_not_asked_without_a_yes(tmp_path, monkeypatch):
+    monkeypatch.setenv("ORACLE_KEY", "s3cret")
+    with StandIn(solve) as server:
+        words = (
+            f"battery {SMALL} --endpoint {server.url} --model m --key-variable ORACLE_KEY "
+            f"--to {tmp_path}/run --quiet"
+        )
+        with pytest.raises(InvalidRequest, match="may cost money: add --yes"):
+            typed(words)
+        assert server.requests == [] and not (tmp_path / "run").exists()
+        typed(f"{words} --yes")
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(("reply", "asked"), [("y\n", 4), ("n\n", 0), ("", 0)])
+def test_at_a_terminal_the_question_is_put(tmp_path, monkeypatch, reply, asked):
+    class Terminal:
+        def isatty(self):
+            return True
+
+        def readline(self):
+            return reply
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    with StandIn(solve) as server:
+        words = (
+            f"battery {SMALL} --endpoint {server.url} --model m --key-variable none --price-in 1 "
+            f"--to {tmp_path}/run --quiet"
+        )
+        if asked:
+            typed(words)
+        else:
+            with pytest.raises(InvalidRequest, match="nothing was asked"):
+                typed(words)
+    assert len(server.requests) == asked
+
+
+def test_a_spent_cap_prints_the_partial_result_and_how_to_continue(tmp_path, capsys):
+    with StandIn(solve) as server:
+        words = (
+            f"battery {SMALL} --endpoint {server.url} --model m --key-variable none --most-calls 2 "
+            f"--to {tmp_path}/run --quiet"
+        )
+        with pytest.raises(RecombineError, match=r"the 2 calls are spent; .* raise --most-calls"):
+            typed(words)
+        assert "2 of 4 answered" in capsys.readouterr().out
+        typed(words)  # two more
+        assert "4 of 4 answered" in capsys.readouterr().out
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("", "give --endpoint URL --model NAME .* or --hf FOLDER"),
+        ("--endpoint http://127.0.0.1:9/v1", "--model NAME is missing"),
+        ("--model m", "--endpoint URL is missing"),
+        ("--endpoint http://127.0.0.1:9/v1 --model m --hf there", "two models were given"),
+        ("--endpoint http://127.0.0.1:9/v1 --model m", "give --to FOLDER"),
+        ("--endpoint http://127.0.0.1:9/v1 --model m --to run", "no OPENAI_API_KEY: export it"),
+        ("--endpoint nowhere --model m --to run --key-variable none", "^--endpoint 'nowhere'"),
+        ("--hf nowhere --to run", "nowhere holds no config.json"),
+        ("--items 0", "--items 0: expected at least 1"),
+        ("--items 1 --set depths=9", "--set depths=9: expected numbers from 1 to 7"),
+        ("--items 1 --set tasks=logik", "unknown task 'logik': did you mean 'logic'"),
+        ("--items 1 --dry-run --price-in -1", "--price-in -1.0: expected the price"),
+        ("--items 99", "--items 99: commands has no more than about 50 different questions"),
+    ],
+)
+def test_mistakes_are_named_as_they_were_typed(words, complaint, monkeypatch, tmp_path):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecombineError, match=complaint):
+        typed(f"battery {words}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_failure_is_one_line_and_exit_code_two(tmp_path):
+    with StandIn(solve, always=fails(401)) as server:
+        words = (
+            f"battery {SMALL} --endpoint {server.url} --model m --key-variable none "
+            f"--to {tmp_path}/run --quiet"
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "recombine", *words.split()], capture_output=True, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("recombine: error: question ") and "HTTP 401" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_and_dry_runs_load_no_jax():
+    script = (
+        "import sys; sys.modules['jax'] = None\n"
+        "from recombine.cli.parser import build\n"
+        "chosen = build().parse_args(['battery', '--dry-run', '--items', '1'])\n"
+        "chosen.run(chosen)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,134 @@
+"""A local model of `transformers`: greedy, batched, safetensors only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from recombine.errors import InvalidRequest
+from recombine.live import LocalModel, Model
+
+WHY = "needs the extra 'hf': make test-all installs it"
+LETTERS = "abcdefgh"
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(InvalidRequest, match=r"holds no config\.json"):
+        LocalModel(tmp_path)
+
+
+def test_without_the_extra_one_line_names_it(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    for package in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, package, None)
+    model = LocalModel(tmp_path)
+    assert isinstance(model, Model)
+    with pytest.raises(InvalidRequest, match=r"pip install 'recombine\[hf\]'"):
+        list(model.ask(["hello"]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Any:
+    """A language model of eight letters with random weights."""
+    torch = pytest.importorskip("torch", reason=WHY)
+    transformers = pytest.importorskip("transformers", reason=WHY)
+    tokenizers = pytest.importorskip("tokenizers", reason=WHY)
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    names = ["<pad>", "<end>", *LETTERS]
+    words = tokenizers.models.WordLevel({name: i for i, name in enumerate(names)}, "<pad>")
+    raw = tokenizers.Tokenizer(words)
+    raw.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token="<pad>", eos_token="<end>", unk_token="<pad>"
+    )
+    config = transformers.GPT2Config(
+        vocab_size=len(names), n_positions=32, n_embd=16, n_layer=2, n_head=2,
+        initializer_range=0.5, bos_token_id=1, eos_token_id=1, pad_token_id=0,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("model")
+    transformers.GPT2LMHeadModel(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+PROMPTS = ["a b c", "d", "e f g h a b", "c c", "h"]
+
+
+@pytest.mark.heavy
+def test_batches_change_no_answer(folder):
+    alone = list(LocalModel(folder, longest=6, batch=1).ask(PROMPTS))
+    together = list(LocalModel(folder, longest=6, batch=4).ask(PROMPTS))
+    assert alone == together and any(answer.text for answer in alone)
+
+
+@pytest.mark.heavy
+def test_an_answer_is_the_likeliest_continuation_letter_by_letter(folder):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = (
+        kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    tokens = tokenizer("a b c", return_tensors="pt")["input_ids"]
+    for _ in range(5):
+        best = model(tokens).logits[0, -1].argmax()
+        tokens = torch.cat([tokens, best.reshape(1, 1)], dim=1)
+        if int(best) == 1:
+            break
+    wanted = tokenizer.decode(tokens[0, 3:], skip_special_tokens=True)
+    [answer] = LocalModel(folder, longest=5).ask(["a b c"])
+    assert answer.text == wanted
+    assert answer.cut == (int(tokens[0, -1]) != 1)
+
+
+@pytest.mark.heavy
+def test_a_texts_log_probability_is_the_sum_over_its_tokens_from_the_second_on(folder):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = (
+        kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    wanted = []
+    for text in PROMPTS:
+        tokens = tokenizer(text, return_tensors="pt")["input_ids"]
+        total = 0.0
+        for end in range(1, tokens.shape[1]):
+            with torch.no_grad():
+                odds = torch.log_softmax(model(tokens[:, :end]).logits[0, -1].double(), -1)
+            total += float(odds[tokens[0, end]])
+        wanted.append(total)
+    found = LocalModel(folder, batch=3).log_probability(PROMPTS)
+    assert found == pytest.approx(wanted, abs=1e-4)
+    assert found[1] == 0.0
+
+
+@pytest.mark.heavy
+def test_a_chat_template_is_used_if_there_is_one(folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "chat")
+    config = json.loads((tmp_path / "chat" / "tokenizer_config.json").read_text("utf-8"))
+    config["chat_template"] = "{% for m in messages %}h g {{ m['content'] }} f{% endfor %}"
+    (tmp_path / "chat" / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    plain = list(LocalModel(folder, longest=6).ask([f"h g {p} f" for p in PROMPTS]))
+    assert list(LocalModel(tmp_path / "chat", longest=6).ask(PROMPTS)) == plain
+
+
+@pytest.mark.heavy
+def test_a_text_that_is_too_long_and_weights_that_are_a_pickle_are_refused(folder, tmp_path):
+    import shutil
+
+    import torch
+
+    with pytest.raises(InvalidRequest, match="a text of 40 tokens is too long"):
+        list(LocalModel(folder).log_probability(["a " * 40]))
+    shutil.copytree(folder, tmp_path / "old")
+    (tmp_path / "old" / "model.safetensors").unlink()
+    torch.save({}, tmp_path / "old" / "pytorch_model.bin")
+    with pytest.raises(InvalidRequest, match="safetensors"):
+        list(LocalModel(tmp_path / "old").ask(["a"]))
