@@ -77,8 +77,9 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
 
 
 def sentence(judgements: Sequence[Judgement]) -> str:
-    """The verdicts of a study in one plain sentence."""
-    tested = [j for j in judgements if j.verdict != "not tested here"]
+    """The verdicts of a study in one plain sentence, what was asked before its preconditions."""
+    asked = sorted(judgements, key=lambda j: j.claim.name.startswith("floor"))
+    tested = [j for j in asked if j.verdict != "not tested here"]
     if not tested:
         return "Nothing was tested at this size."
     counts = {

@@ -16,7 +16,6 @@ from recombine.instruments._instrument import Instrument
 from recombine.instruments.decodability import Decodability
 from recombine.instruments.generalization import Generalization
 from recombine.instruments.rollout import Rollout
-from recombine.lab.judge import Judgement, sentence
 from recombine.lab.statistics import mean_interval
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.models.mlp import MLP
@@ -203,10 +202,6 @@ class Worlds(Study):
                   of_main(grid, boundary.interaction("unseen_pairs")), above=0.0),
         ]  # fmt: skip
         return [replace(claim, measure=self._at_home(grid, claim.measure)) for claim in found]
-
-    def conclusion(self, judgements: Sequence[Judgement]) -> str:
-        """What was asked comes first; the floors are its precondition."""
-        return sentence(sorted(judgements, key=lambda j: j.claim.name.startswith("floor")))
 
     def _at_home(
         self, grid: Any, measure: Callable[[Results], Evidence]

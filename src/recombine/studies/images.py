@@ -18,6 +18,7 @@ from recombine.errors import InvalidRequest
 from recombine.families.scenes import Scenes
 from recombine.instruments.composition import Composition
 from recombine.instruments.foretelling import Foretelling
+from recombine.lab.judge import Judgement
 from recombine.lab.memberships import crossed_partial
 from recombine.lab.statistics import matched
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
@@ -75,7 +76,7 @@ class Images(Study):
         "Can a generator draw combinations it never saw, and do its hidden states foretell which?"
     )
     source = SOURCE
-    cost = "quick: 3 min on two CPU cores (estimated); standard: 8 min on one H200 (estimated)"
+    cost = "quick: 3 min on two CPU cores (estimated); standard: 9 min on one H200"
     not_shown = (
         "Anything about large text-to-image models: for a pipeline of your own see the how-to page "
         "on generators; no such model was read here.",
@@ -213,6 +214,16 @@ class Images(Study):
             return Evidence.of_values(base.require(np.asarray(found), wanted))
 
         return measure
+
+    def conclusion(self, judgements: Sequence[Judgement]) -> str:
+        """Its three questions, each by the claim that answers it."""
+        told = {j.claim.name: j.verdict for j in judgements}
+        return (
+            "More unseen combinations are drawn where more are covered: "
+            f"{told['the gap closes with coverage']}; by larger generators: "
+            f"{told['larger generators compose more']}. Hidden states foretell which, while the "
+            f"image is still noise: {told['decodability foretells success']}."
+        )
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return parts.sections(grid, results, self.family(grid))
