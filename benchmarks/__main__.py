@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import compiling, drawing, memory, startup, training
+from benchmarks import compiling, drawing, memory, startup, subgraphs, training, writing
 from recombine.lab.device import enable_compilation_cache
 
 
@@ -24,6 +24,8 @@ def main() -> None:
         "training": training.run(widths, chosen.seconds),
         "memory": memory.run(),
         "drawing": drawing.run(),
+        "writing": writing.run(),
+        "subgraphs": subgraphs.run(),
     }
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

@@ -11,13 +11,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from recombine.families.listops import ListOps
 from recombine.families.preferences import Preferences
 from recombine.lab.device import device
 from recombine.lab.engine import Population, initial_state
 from recombine.learners.flow import Flow
+from recombine.learners.next_token import NextToken
 from recombine.learners.supervised import Supervised
 from recombine.models.diffusion import DiT
 from recombine.models.mlp import MLP
+from recombine.models.sequence import SequenceModel
 from recombine.models.transformer import Transformer
 from recombine.seeds import Seeds
 
@@ -38,6 +41,7 @@ class Speed:
     utilisation: float
     compile_seconds: float
     memory_bytes: int
+    tokens_per_second: float = 0.0  # where it reads text
 
     def document(self) -> dict:
         return asdict(self)
@@ -66,28 +70,35 @@ class Case:
     """What is measured: a learner of which only the seeds vary."""
 
     name: str
-    learner: Supervised
-    passed: int = 0  # products of a weight that one sample takes; 0: one with each
+    learner: Any
+    products: int  # of a weight with a number, in one step forwards
+    tokens: int = 0  # read in one step, where it reads text
 
-    def member(self, seed: int) -> Supervised:
-        return replace(self.learner, seeds=Seeds.all(seed))
+    def member(self, seed: int) -> Any:
+        # Members that read text share one corpus, and differ in their first weights.
+        seeds = Seeds(init=seed) if self.tokens else Seeds.all(seed)
+        return replace(self.learner, seeds=seeds)
+
+    @functools.cached_property
+    def given(self) -> dict[str, Any]:
+        return {name: data.make() for name, data in self.learner.materials().items()}
 
 
 def mlp(width: int, depth: int = 4) -> Case:
     """A network on hyperteachers, as published: 128 tasks of 16 samples a step."""
-    return Case(f"mlp {depth}x{width}", _long(model=MLP(width, depth)))
+    return _supervised(f"mlp {depth}x{width}", model=MLP(width, depth))
 
 
 def preferences(width: int = 256) -> Case:
     """A network on grid worlds: 128 episodes a step, with their value iteration."""
     family = Preferences(modules=16, active=3, features=16)
     model = MLP(width, 2)
-    return Case(f"preferences 2x{width}", _long(family=family, model=model, samples=8))
+    return _supervised(f"preferences 2x{width}", family=family, model=model, samples=8)
 
 
 def transformer(width: int = 256, depth: int = 4) -> Case:
     """The published transformer on hyperteachers."""
-    return Case(f"transformer {depth}x{width}", _long(model=Transformer(depth, width)))
+    return _supervised(f"transformer {depth}x{width}", model=Transformer(depth, width))
 
 
 def dit(width: int = 128, patch: int = 8) -> Case:
@@ -96,11 +107,26 @@ def dit(width: int = 128, patch: int = 8) -> Case:
     learner = Flow(model=model, evaluation_every=EVALUATE_EVERY, training_steps=10_000_000)
     patches = learner.family.output_size // (3 * patch**2)
     told = model.depth * 6 * width**2 + 4 * width**2  # once a picture, all else once a patch
-    return Case(f"dit {model.depth}x{width}", learner, patches * (learner.size - told) + told)
+    a_picture = patches * (learner.size - told) + told
+    return Case(f"dit {model.depth}x{width}", learner, a_picture * learner.tasks * learner.samples)
 
 
-def _long(**fields: Any) -> Supervised:
-    return Supervised(evaluation_every=EVALUATE_EVERY, training_steps=10_000_000, **fields)
+def sequence(width: int = 128, depth: int = 4) -> Case:
+    """A decoder on lists of operations: 64 packed rows of 128 tokens a step."""
+    model = SequenceModel(depth=depth, width=width, heads=max(1, width // 32))
+    learner = NextToken(
+        family=ListOps(depth=2, train_items=20_000), model=model, row=128, rows=2**12,
+        evaluation_every=EVALUATE_EVERY, training_steps=10_000_000,
+    )  # fmt: skip
+    tokens = learner.batch * learner.row
+    return Case(f"sequence {depth}x{width}", learner, tokens * learner.size, tokens)
+
+
+def _supervised(name: str, **fields: Any) -> Case:
+    learner = Supervised(evaluation_every=EVALUATE_EVERY, training_steps=10_000_000, **fields)
+    # One product with each weight for every sample (and for the task's own token).
+    rows = learner.tasks * (learner.samples + (1 if learner.model.looks_back else 0))
+    return Case(name, learner, learner.size * rows)
 
 
 def engine_speed(
@@ -114,7 +140,9 @@ def engine_speed(
     populations = []
     for stack in range(stacks):
         learners = [case.member(stack * members + seed) for seed in range(members)]
-        populations.append(Population(learners, [one.prepare({}) for one in learners], precision))
+        populations.append(
+            Population(learners, [one.prepare(case.given) for one in learners], precision)
+        )
     begun = time.perf_counter()
     for population in populations:
         population.compile()
@@ -141,8 +169,9 @@ def engine_speed(
 def plain_speed(case: Case, precision: str, seconds: float) -> float:
     """Steps a second of the usual loop: one jitted step of one model, dispatched from Python."""
     one = case.member(0)
-    arrays = jax.tree.map(jnp.asarray, one.prepare({}).merged())
-    state = jax.tree.map(jnp.asarray, initial_state(one, one.prepare({}), precision))
+    prepared = one.prepare(case.given)
+    arrays = jax.tree.map(jnp.asarray, prepared.merged())
+    state = jax.tree.map(jnp.asarray, initial_state(one, prepared, precision))
     step = jax.jit(functools.partial(one.program(precision).step), donate_argnums=1)
     evaluate = jax.jit(one.program(precision).evaluate)
     state, metrics = step(arrays, state, jnp.int32(0))
@@ -164,12 +193,11 @@ def measure(case: Case, precision: str, ceiling: float, seconds: float) -> Speed
     rate, compiling, memory = engine_speed(case, members, precision, seconds)
     # On a CPU one member runs on each core: say how many models the rate is the sum of.
     together = members if device().accelerated else members * device().cores
-    # Products with the weights only: three passes of two operations for each row.
-    tokens = case.learner.samples + (1 if case.learner.model.looks_back else 0)
-    flops = 6 * (case.passed or case.learner.size) * case.learner.tasks * tokens * rate
+    # Products with the weights only: three passes of two operations each.
+    flops = 6 * case.products * rate
     return Speed(
         case.name, together, precision, rate, plain, flops / 1e12, ceiling / 1e12,
-        flops / ceiling, compiling, memory,
+        flops / ceiling, compiling, memory, case.tokens * rate,
     )  # fmt: skip
 
 
@@ -180,6 +208,7 @@ def table(lines: list[Speed]) -> str:
         f"{s.model:<20}{s.members:>8}{s.engine_steps_per_second:>12,.0f}"
         f"{s.plain_steps_per_second:>10,.0f}{s.tflops:>10.3f}{s.utilisation:>12.0%}"
         f"{s.compile_seconds:>11.1f}"
+        + (f"  {s.tokens_per_second / 1e6:.2f} million tokens/s" if s.tokens_per_second else "")
         for s in lines
     ]
     return "\n".join([head, *rows])
@@ -194,9 +223,17 @@ def run(widths: list[int] | None = None, seconds: float | None = None) -> dict:
     cases = [mlp(width) for width in widths or default]
     if not widths:
         cases += (
-            [preferences(), transformer(), dit(64), dit(128), dit(256)]
+            [
+                preferences(),
+                transformer(),
+                dit(64),
+                dit(128),
+                dit(256),
+                sequence(128),
+                sequence(256),
+            ]
             if here.accelerated
-            else [preferences(64), dit(32)]
+            else [preferences(64), dit(32), sequence(32)]
         )
     lines = []
     for case in cases:
