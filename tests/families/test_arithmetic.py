@@ -96,9 +96,12 @@ def test_what_is_called_new_never_occurs_in_training(family, seed):
 
 
 def test_training_has_every_operation_on_all_numbers():
-    train = {item.source for item in SMALL.corpus(0)["train"]}
+    train = SMALL.corpus(0)["train"]
     singles = {f"( {a} {o} {b} )" for o in "+-*" for a in range(5) for b in range(5)}
-    assert singles <= train
+    assert singles <= {item.source for item in train}
+    assert Counter(item.part for item in train) == {f"depth {n}": 200 for n in (1, 2, 3)}
+    nested = [item.source for item in train if item.part != "depth 1"]
+    assert len(set(nested)) == len(nested)
 
 
 def test_splits_have_their_sizes_and_share_no_source():
@@ -106,8 +109,8 @@ def test_splits_have_their_sizes_and_share_no_source():
     assert {split: len(items) for split, items in corpus.splits.items()} == {
         "train": 600, "test": 50, "validation": 40, "systematicity": 50, "depth": 50,
     }  # fmt: skip
-    sources = [item.source for items in corpus.splits.values() for item in items]
-    assert len(set(sources)) == len(sources)
+    sources = [{item.source for item in items} for items in corpus.splits.values()]
+    assert len(set.union(*sources)) == sum(map(len, sources))
 
 
 def test_all_values_are_as_frequent_though_products_are_often_zero():

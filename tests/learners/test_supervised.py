@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from recombine._lazy import load
 from recombine.encodings import InvertibleNetwork
 from recombine.errors import InvalidRequest, RecombineError
-from recombine.families import Hyperteacher
+from recombine.families import Functions, Hyperteacher
 from recombine.lab.engine import Population
-from recombine.learners import REGISTRY, AsDrawn, Flow, Recall, Supervised, check_learner
+from recombine.learners import REGISTRY, AsDrawn, Flow, NextToken, Recall, Supervised, check_learner
 from recombine.learners.check import unpadded
 from recombine.learners.supervised import SupervisedProgram
-from recombine.models import MLP
+from recombine.models import MLP, SequenceModel
 from recombine.seeds import Seeds, key_at
 from recombine.supports import REGISTRY as RULES
 from recombine.supports import SupportRule
@@ -42,6 +42,12 @@ SMALL = {
                      evaluation_every=60, evaluation_tasks=128),
     "as-drawn": AsDrawn(TINY),
     "flow": Flow(**vars(TINY)),
+    "next-token": NextToken(
+        family=Functions(functions=3, values=4, depth=2, deepest=3, train_items=30, test_items=4,
+                         beyond_items=4, validation_items=4),
+        model=SequenceModel(depth=1, width=16, heads=2), training_steps=60, batch=2, row=24,
+        rows=32, vocabulary=16, evaluation_every=60, evaluation_rows=2,
+    ),
 }  # fmt: skip
 
 

@@ -36,9 +36,11 @@ def stirred(spec: SequenceModel) -> SequenceNetwork:
     """A network as after training: biases of nearness and scales of norms are their own."""
     rng = np.random.default_rng(0)
     drawn = jax.device_get(spec.draw(jax.random.key(0), vocabulary=WORDS, length=LENGTH))
-    return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf + rng.normal(0, 0.3, leaf.shape), jnp.float32), drawn
-    )
+
+    def stir(leaf):
+        return jnp.asarray(leaf + rng.normal(0, 0.3, leaf.shape), jnp.float32)
+
+    return dataclasses.replace(jax.tree.map(stir, drawn), scale=jnp.asarray(drawn.scale))
 
 
 @jax.jit
@@ -184,7 +186,7 @@ def slow_embed(network, tokens):
     h = np.asarray(network.tokens, float)[tokens]
     if network.places is not None:
         h = h + np.asarray(network.places, float)[: len(tokens)]
-    return h * np.sqrt(network.spec.width) if network.spec.embedding == "up" else h
+    return h * np.sqrt(network.spec.width)
 
 
 def slow_scores(network, source, answer):
@@ -264,7 +266,8 @@ def test_parameters_are_counted_before_anything_is_drawn(spec, width):
 def test_the_count_is_that_of_the_weights_drawn():
     for spec in (KINDS[0], dataclasses.replace(KINDS[-1], positions="relative")):
         drawn = spec.draw(jax.random.key(1), vocabulary=WORDS, length=LENGTH)
-        assert count_parameters(drawn) == spec.parameters(WORDS, LENGTH)
+        # The scale of embeddings is kept with the weights, and never learnt.
+        assert count_parameters(drawn) == spec.parameters(WORDS, LENGTH) + 1
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -282,13 +285,12 @@ def test_a_tied_network_has_one_block_and_equals_an_untied_one_with_equal_blocks
 @pytest.mark.parametrize("positions", ["rotary", "learned"])
 def test_the_two_scales_of_the_embedding_differ_by_the_root_of_the_width(positions):
     spec = SequenceModel(depth=1, width=256, heads=2, positions=positions)
-    drawn = spec.draw(jax.random.key(0), vocabulary=WORDS, length=LENGTH)
     tokens, places = jnp.arange(WORDS), jnp.arange(WORDS) % LENGTH
     up, down = (
         np.asarray(
-            dataclasses.replace(drawn, spec=dataclasses.replace(spec, embedding=embedding)).embed(
-                tokens, places, FULL
-            )
+            dataclasses.replace(spec, embedding=embedding)
+            .draw(jax.random.key(0), vocabulary=WORDS, length=LENGTH)
+            .embed(tokens, places, FULL)
         )
         for embedding in ("up", "down")
     )

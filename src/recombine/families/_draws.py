@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import cycle, islice
 
 from recombine.errors import InvalidRequest
 from recombine.families._sequence import Item
@@ -39,6 +40,11 @@ def distinct(
                 "sizes: ask for fewer items or larger sizes"
             )
     return found
+
+
+def repeated(items: list[Item], times: int) -> list[Item]:
+    """All items in turn, again and again, until there are so many."""
+    return list(islice(cycle(items), times))
 
 
 def spread(count: int, over: range) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from recombine.errors import InvalidRequest, unknown
-from recombine.families._draws import at_least, dice, distinct, spread
+from recombine.families._draws import at_least, dice, distinct, repeated, spread
 from recombine.families._sequence import Corpus, Item, SequenceFamily
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
@@ -34,7 +34,8 @@ class Arithmetic(SequenceFamily):
 
     A nesting is an operation with the operation of one of its sides. Of these, `held_out` are
     drawn by the seed, no two with the same outer or the same inner operation. Training has each
-    single operation on all numbers, and expressions of up to `depth` without a held-out nesting.
+    single operation on all numbers, and expressions of up to `depth` without a held-out nesting,
+    as many of each depth, single operations more than once; test has fresh ones, from depth 2 on.
     Beyond it: `systematicity`, expressions of trained depths with at least one (novelty: how
     many), and `depth`, deeper ones without any (novelty: how many levels deeper). Products are
     often 0, so from depth 2 on items are drawn until all values are equally frequent.
@@ -59,7 +60,7 @@ class Arithmetic(SequenceFamily):
     operations: tuple[str, ...] = ("+", "-", "*")
     held_out: int = 2  # nestings
     steps: bool = False
-    train_items: int = 40_000
+    train_items: int = 60_000
     test_items: int = 500
     beyond_items: int = 500  # in each split
     validation_items: int = 300
@@ -126,8 +127,11 @@ class Arithmetic(SequenceFamily):
             return found
 
         numbers, trained = range(self.modulus), range(2, self.depth + 1)
-        train = [item((o, a, b), 1) for o in self.operations for a in numbers for b in numbers]
-        taken.update(i.source for i in train)
+        singles = [item((o, a, b), 1) for o in self.operations for a in numbers for b in numbers]
+        taken.update(i.source for i in singles)
+        # Single operations are few and must be learned first: training repeats them, so that it
+        # has as many of each depth.
+        train = repeated(singles, max(self.train_items // self.depth, len(singles)))
         train += several(self.train_items - len(train), trained, "train")
         deeper, half = range(self.depth + 1, self.deepest + 1), self.validation_items // 2
         return Corpus(

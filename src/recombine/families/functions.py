@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from itertools import cycle, islice, pairwise
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from recombine.errors import InvalidRequest, unknown
-from recombine.families._draws import at_least, dice, distinct, spread
+from recombine.families._draws import at_least, dice, distinct, repeated, spread
 from recombine.families._sequence import Corpus, Item, SequenceFamily
 
 MAPS = ("permutations", "tables")
@@ -125,7 +125,7 @@ class Functions(SequenceFamily):
 
         # Short chains are few and must be learned first: training repeats them, so that it has as
         # many of each length.
-        train = _repeated(singles, max(self.train_items // self.depth, len(singles)))
+        train = repeated(singles, max(self.train_items // self.depth, len(singles)))
         test, trained = list[Item](), range(2, self.depth + 1)
         for length in trained:
             core, lengths = pairs if length == 2 else [], self.depth + 1 - length
@@ -135,7 +135,7 @@ class Functions(SequenceFamily):
             more = min(wanted - len(core), there - fresh)
             drawn = distinct(lambda k=length: known(k), fresh + more, taken, "train and test")
             test += drawn[:fresh]
-            train += _repeated(core + drawn[fresh:], wanted)
+            train += repeated(core + drawn[fresh:], wanted)
         if len(test) < self.test_items:
             raise InvalidRequest(
                 f"test_items={self.test_items} are wanted, and chains of up to {self.depth} give "
@@ -192,11 +192,6 @@ class Functions(SequenceFamily):
         """`answer`: the last symbol is right, whatever the steps."""
         last = answer.split(" ")[-1] == item.target.split(" ")[-1]
         return {"exact": float(answer == item.target), "answer": float(last)}
-
-
-def _repeated(items: list[Item], times: int) -> list[Item]:
-    """All items in turn, again and again, until there are so many."""
-    return list(islice(cycle(items), times))
 
 
 def _number(source: str, word: str, letter: str, size: int) -> int:

@@ -44,7 +44,7 @@ class ExactMatch(Instrument):
         controls: dict[str, dict[str, float]] = {name: {} for name in self.controls}
         tables: dict[str, dict[str, list[Any]]] = {"parts": {k: [] for k in PART_COLUMNS}}
         for split, part in trained.corpus.splits.items():
-            if split == TRAIN:
+            if split == TRAIN or not part.sources:
                 continue
             name = {TEST: SEEN, VALIDATION: VALIDATION}.get(split, f"unseen_{split}")
             chosen = self.chosen(trained, split, len(part.sources))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import jax
@@ -193,6 +193,9 @@ class NextToken(Learner):
         return f"{self.rows}/{self.evaluation_rows}"
 
     def program(self, precision: str = "float32") -> NextTokenProgram:
+        return replace(self.natural(precision), model=self.model.scaled_up)
+
+    def natural(self, precision: str = "float32") -> NextTokenProgram:
         return NextTokenProgram(
             self.model, self.vocabulary, self.row, self.batch, self.looks, precision
         )
@@ -202,7 +205,8 @@ class NextToken(Learner):
         if len(corpus.vocabulary) > self.vocabulary:
             raise InvalidRequest(
                 f"{self.family.name} has {len(corpus.vocabulary)} tokens, more than "
-                f"vocabulary={self.vocabulary} has room for"
+                f"vocabulary={self.vocabulary} has room for: use "
+                f"vocabulary={2 ** (len(corpus.vocabulary) - 1).bit_length()}"
             )
         pool, used = self._packed(corpus, (TRAIN,), self.rows, "train", whole=True)
         looked_at = {}
@@ -235,7 +239,7 @@ class NextToken(Learner):
             lost = int((place.row < 0).sum())
             raise InvalidRequest(
                 f"{lost} of {len(sources)} training items of {self.family.name} find no place in "
-                f"rows={rows}: use rows={rows * 2}"
+                f"rows={rows}: use rows={rows * 2} or more"
             )
         return packed, used
 

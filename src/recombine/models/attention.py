@@ -66,7 +66,7 @@ def bucket(apart: Int[Array, "*pair"]) -> Int[Array, "*pair"]:
     half = BUCKETS // 2
     logarithm = NEAR + jnp.log(far / NEAR) / math.log(FAR / NEAR) * (half - NEAR)
     place = jnp.where(jnp.abs(apart) < NEAR, jnp.abs(apart), logarithm.astype(jnp.int32))
-    return jnp.minimum(place, half - 1) + half * ahead
+    return jnp.minimum(place, half - 1) + half * ahead.astype(jnp.int32)
 
 
 class Attention(eqx.Module):
@@ -114,6 +114,8 @@ class Attention(eqx.Module):
             scores = scores + jnp.moveaxis(shared, -1, -3)
         allowed = view.allowed[..., None, :, :]
         weights = jax.nn.softmax(jnp.where(allowed, scores, -1e30))
+        # Where nothing may be looked at (an empty source), nothing is added.
+        weights = jnp.where(allowed, weights, 0.0)
         mixed = jnp.einsum(
             "...qk,...kd->...qd", weights.astype(dtype), kept[1].astype(dtype), precision=exactly
         )

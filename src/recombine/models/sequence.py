@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -85,11 +85,18 @@ class SequenceModel:
         """Gated units: 8/3 of the width, as many numbers as four times the width without gates."""
         return -(-8 * self.width // 24) * 8
 
+    @property
+    def scaled_up(self) -> SequenceModel:
+        """The same but for the scale of embeddings, which is a number: both share a program."""
+        return replace(self, embedding="up")
+
     def parameters(self, vocabulary: int, length: int) -> int:
         network = jax.eval_shape(
             lambda: self.draw(jax.random.key(0), vocabulary=vocabulary, length=length)
         )
-        return sum(leaf.size for leaf in jax.tree.leaves(network))
+        return (
+            sum(leaf.size for leaf in jax.tree.leaves(network)) - 1
+        )  # the scale is set, not learnt
 
     def draw(self, key: PRNGKeyArray, *, vocabulary: int, length: int) -> SequenceNetwork:
         """First weights; `length` bounds learned positions."""
@@ -105,7 +112,8 @@ class SequenceModel:
             encoded=RMSNorm(jnp.ones(self.width)) if both else None,
             norm=RMSNorm(jnp.ones(self.width)),
             output=xavier(keys[4], self.width, vocabulary),
-            spec=self,
+            scale=jnp.float32(self.width**0.5 if self.embedding == "up" else 1.0),
+            spec=self.scaled_up,
         )
 
     def _blocks(self, key: PRNGKeyArray, *, cross: bool) -> tuple[Block, ...]:
@@ -182,6 +190,7 @@ class SequenceNetwork(eqx.Module):
     encoded: RMSNorm | None
     norm: RMSNorm
     output: Linear
+    scale: Float[Array, ""]  # of embeddings
     spec: SequenceModel = eqx.field(static=True)
 
     def __call__(self, rows: Rows, dtype: jnp.dtype = FULL) -> Float[Array, "*row token word"]:
@@ -218,7 +227,7 @@ class SequenceNetwork(eqx.Module):
         h = jnp.dot(one_hot, self.tokens.astype(dtype), precision=exactly).astype(FULL)
         if self.places is not None:
             h = h + self.places[jnp.minimum(places, self.places.shape[0] - 1)]
-        return h * self.spec.width**0.5 if self.spec.embedding == "up" else h
+        return h * jax.lax.stop_gradient(self.scale)
 
     def encode(self, source: Array, item: Array, dtype: jnp.dtype) -> Array:
         """What the encoder hands on: every token of the source, having looked at all of its own."""

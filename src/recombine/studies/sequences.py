@@ -81,7 +81,7 @@ class Sequences(Study):
                    "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
             small=False,
             configurations=("learned", "learned, small", "relative", "relative, small",
-                            "relative, tied", "rotary", "encoder, relative"),
+                            "relative, tied", "encoder, relative"),
             width=(64, 128, 256), middle=128, depth=4, head=32, steps=6_000, rate=1e-3, batch=32,
             items=1_000, evaluations=20,
         ),
