@@ -1,144 +1,35 @@
-"""Carrying out a plan: materials, cells and readings, in worker threads, each committed once."""
+"""Carrying out a plan: shards of cells, trained in worker threads, each committed once."""
 
 from __future__ import annotations
 
-import threading
-import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
-from recombine.errors import (
-    Interrupted,
-    InvalidRequest,
-    NotApplicable,
-    RecombineError,
-    StoreError,
-)
-from recombine.instruments._instrument import check_controls
+from recombine.errors import Interrupted, StoreError
 from recombine.lab import plan
 from recombine.lab.checkpoints import Checkpoints
-from recombine.lab.device import device, versions
-from recombine.lab.identity import canonical, node_id
+from recombine.lab.device import device
+from recombine.lab.identity import node_id
 from recombine.lab.layout import Devices
-from recombine.lab.leases import Busy
-from recombine.lab.progress import Watch
-from recombine.lab.shards import Foreign, Shard, Stop, checkpoint_seconds, gather, run_shard
+from recombine.lab.making import make_materials
+from recombine.lab.session import Session, has_needs, hopeless, is_whole, record_failure
+from recombine.lab.shards import Foreign, Shard, run_shard
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
-from recombine.learners._learner import Learner, Material
+from recombine.learners._learner import Learner
 
-POLL_SECONDS = 0.2
-BUSY_SECONDS = 1.0
 AHEAD = 3  # shards in hand on an accelerator: one trains, the others prepare and compile
 
 
-@dataclass
-class Session:
-    """One command's work on a store: how to stop it, who watches, what is allowed."""
-
-    store: Store
-    stop: Stop = field(default_factory=Stop)
-    watch: Watch = field(default_factory=lambda: Watch(quiet=True))
-    adopt: bool = False
-    save_every: float = field(default_factory=checkpoint_seconds)
-    # Held while a shard trains on an accelerator; the next ones compile meanwhile.
-    turn: threading.Lock = field(default_factory=threading.Lock)
-
-    def check(self) -> None:
-        if self.stop.wanted:
-            code = 128 + self.stop.signal if self.stop.signal is not None else 0
-            raise Interrupted("stopped at a border; run the same command to continue", code)
-
-    def carry_out(
-        self, title: str, jobs: Mapping[str, Callable[[], None]], weights: Mapping[str, int],
-        workers: int,
-    ) -> None:  # fmt: skip
-        """Runs jobs on threads while this thread watches for signals and draws progress.
-
-        A job that is being done by another process is left to it and looked at again later.
-        """
-        self.watch.start(title, dict(weights))
-        waiting = dict(jobs)
-        running: dict[Future[None], str] = {}
-        pool = ThreadPoolExecutor(workers)
-        failed: BaseException | None = None
-        try:
-            pause = 0.0
-            while waiting or running:
-                self.check()
-                if failed is not None:
-                    raise failed
-                if time.monotonic() >= pause:
-                    for name in list(waiting)[: workers - len(running)]:
-                        running[pool.submit(waiting.pop(name))] = name
-                ended, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
-                if not running:
-                    time.sleep(POLL_SECONDS)
-                for future in ended:
-                    name = running.pop(future)
-                    error = future.exception()
-                    if isinstance(error, Busy):
-                        waiting[name] = jobs[name]
-                        pause = time.monotonic() + BUSY_SECONDS
-                    elif error is not None:
-                        failed = error
-                    else:
-                        self.watch.finish(name)
-                self.watch.draw()
-            if isinstance(failed, Interrupted):
-                self.check()  # knows who asked for the stop, which the job does not
-            if failed is not None:
-                raise failed
-        except BaseException:
-            self.stop.given_up = True
-            self.watch.close()
-            raise
-        finally:
-            # Threads end at their next border; a compilation cannot be stopped, but holds nothing.
-            pool.shutdown(wait=False, cancel_futures=True)
-            if self.stop.wanted and running:
-                wait(running, 4.0)
-        self.watch.draw(last=True)
-
-
-def make_materials(session: Session, learners: Sequence[Learner]) -> None:
-    """Prepares data that is not in the store yet."""
-    jobs = {
-        name: lambda name=name, material=material: _make(session, name, material)
-        for name, material in plan.materials(learners).items()
-        if not session.store.has("material", name) and not hopeless(session.store, "material", name)
-    }
-    if jobs:
-        session.carry_out("preparing data", jobs, dict.fromkeys(jobs, 1), workers=1)
-
-
-def _make(session: Session, name: str, material: Material) -> None:
-    store = session.store
-    with store.lease([name]) as lease:
-        if store.has("material", name):
-            return
-        try:
-            data = material.make()
-        except (Interrupted, StoreError):
-            raise
-        except Exception as error:
-            _record_failure(session, "material", name, name, error)
-            return
-        store.commit(
-            "material", name, request=canonical(material), tensors={"data": data},
-            versions=versions(), lease=lease,
-        )  # fmt: skip
-
-
 def train(
-    session: Session, name: str, learners: Mapping[str, Learner], *, with_weights: bool = False
-) -> None:
+    session: Session, name: str, learners: Mapping[str, Learner], *, with_weights: bool = False,
+    finished: Callable[[], None] = lambda: None,
+) -> None:  # fmt: skip
     """Trains every cell that is not in the store, upstream cells first.
 
-    With `with_weights` also those that came in a bundle without their weights.
+    With `with_weights` also those that came in a bundle without their weights. `finished` is
+    called, on any thread, whenever there are new cells.
     """
     store = session.store
 
@@ -154,64 +45,30 @@ def train(
             if not here(cell) and not hopeless(store, "cell", cell) and has_needs(store, learner)
         }
         if missing:
-            _train_layer(session, f"{name}-{depth}", layer, missing)
+            _train_layer(session, f"{name}-{depth}", layer, missing, finished)
 
 
 def _train_layer(
-    session: Session, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner]
-) -> None:
+    session: Session, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner],
+    finished: Callable[[], None],
+) -> None:  # fmt: skip
     shards = _planned(session.store, name, learners, missing)
     # Two programs that each wait for all devices can wait for one another.
     together = any(not shard.over.trivial for shard in shards)
     workers = 1 if together else AHEAD if device().accelerated else device().cores
     todo = {shard.id: shard for shard in shards if any(c in missing for c in shard.cells)}
     weights = {s.id: missing_steps(s, learners) for s in todo.values()}
-    jobs = {
-        shard.id: lambda shard=shard: _run(session, name, shard, learners)
-        for shard in todo.values()
-    }
+
+    def job(shard: Shard) -> None:
+        _run(session, name, shard, learners)
+        finished()
+
+    jobs = {shard.id: lambda shard=shard: job(shard) for shard in todo.values()}
     session.carry_out("training", jobs, weights, workers)
 
 
 def missing_steps(shard: Shard, learners: Mapping[str, Learner]) -> int:
     return len(shard.cells) * learners[shard.cells[0]].steps
-
-
-def is_whole(store: Store, cell: str) -> bool:
-    """Whether a cell is here with its weights; a damaged one is set aside, and so is not."""
-    try:
-        return store.has("cell", cell) and "weights.safetensors" not in store.absent("cell", cell)
-    except StoreError:
-        return False
-
-
-def has_needs(store: Store, learner: Learner) -> bool:
-    """Whether everything that a learner's `prepare` is given is here."""
-    return all(is_whole(store, node_id(up)) for up in learner.upstream().values()) and all(
-        store.has("material", node_id(material)) for material in learner.materials().values()
-    )
-
-
-def hopeless(store: Store, kind: str, name: str) -> bool:
-    """Whether a node failed for a reason that trying again cannot change."""
-    failure = store.failure(kind, name)
-    return failure is not None and not failure.get("retry", True)
-
-
-def _record_failure(
-    session: Session, kind: str, name: str, log_name: str, error: BaseException
-) -> None:
-    """Says why in one line, and where the traceback is; only a wrong request is not retried."""
-    log = session.store.log_path(log_name)
-    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    if not isinstance(error, RecombineError):
-        reason = f"{type(error).__name__}: {reason}"
-    session.store.fail(
-        kind, name, reason=reason[:500], detail=f"the traceback is in {log.name}",
-        retry=not isinstance(error, InvalidRequest | NotApplicable),
-    )  # fmt: skip
-    session.watch.say(f"{kind} {name[:10]} failed: {reason[:200]}")
 
 
 def _planned(
@@ -267,7 +124,7 @@ def _run(session: Session, name: str, shard: Shard, learners: Mapping[str, Learn
         except Exception as error:
             reason = error
         if len(shard.cells) == 1:
-            _record_failure(session, "cell", shard.cells[0], shard.id, reason)
+            record_failure(session, "cell", shard.cells[0], shard.id, reason)
             return
     # Too large together, or one member is broken: halves find out, and the mates survive.
     halves = shard.halves()
@@ -282,61 +139,6 @@ def _run(session: Session, name: str, shard: Shard, learners: Mapping[str, Learn
         store.write_plan(name, document)
     for half in halves:
         _run(session, name, half, learners)
-
-
-def read(session: Session, cells: Sequence[Cell]) -> None:
-    """Takes every reading that is not in the store."""
-    store = session.store
-    jobs: dict[str, Callable[[], None]] = {}
-    first: dict[Any, str] = {}
-    for cell in cells:
-        if not store.has("cell", cell.id):
-            continue
-        for instrument in cell.instruments:
-            request = ReadingRequest(cell.id, instrument)
-            name = node_id(request)
-            if store.has("reading", name) or hopeless(store, "reading", name):
-                continue
-            subjects = [cell.learner, *instrument.cells(cell.learner).values()]
-            if all(is_whole(store, node_id(s)) and has_needs(store, s) for s in subjects):
-                jobs[name] = lambda cell=cell, request=request: _read(session, cell, request)
-                first.setdefault((instrument, cell.learner.program()), name)
-    # One of each kind first: eight threads that begin alike would all compile the same.
-    early = {name: jobs.pop(name) for name in first.values()}
-    for part in (early, jobs):
-        if part:
-            workers = min(8, device().cores)
-            session.carry_out("reading", part, dict.fromkeys(part, 1), workers)
-
-
-def _read(session: Session, cell: Cell, request: ReadingRequest) -> None:
-    session.check()
-    store, name = session.store, node_id(request)
-    instrument = request.instrument
-    with store.lease([name]) as lease:
-        if store.has("reading", name):
-            return
-        try:
-            given = gather(store, cell.learner)
-            subject = cell.learner.subject(store.tensors("cell", cell.id, "weights"), given)
-            untrained = cell.learner.subject(store.tensors("cell", cell.id, "weights-0"), given)
-            others = {
-                key: learner.subject(
-                    store.tensors("cell", node_id(learner), "weights"), gather(store, learner)
-                )
-                for key, learner in instrument.cells(cell.learner).items()
-            }
-            reading = instrument.read(subject, untrained, others)
-            check_controls(instrument, reading)
-        except (Interrupted, StoreError):
-            raise
-        except Exception as error:
-            _record_failure(session, "reading", name, name, error)
-            return
-        store.commit(
-            "reading", name, request=canonical(request), documents={"reading": reading.document()},
-            versions=versions(), device=asdict(device()), lease=lease,
-        )  # fmt: skip
 
 
 def needed_cells(cells: Sequence[Cell], store: Store | None = None) -> dict[str, Learner]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from recombine._lazy import load
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments._instrument import Reading
-from recombine.lab import execute
+from recombine.lab import execute, reading
+from recombine.lab.device import device
 from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.judge import Judgement, judge
+from recombine.lab.layout import Devices
 from recombine.lab.plan import part
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest, Results, Row, Study
+from recombine.learners._learner import Learner
 from recombine.studies import REGISTRY
 
 
@@ -68,9 +71,27 @@ def run(request: Request, session: execute.Session) -> Outcome:
             raise InvalidRequest(f"no cell of this grid can exist: {reasons[0]}")
         learners = execute.needed_cells(feasible.cells, session.store)
         name = f"{request.name}-round{number}"
-        execute.train(session, name, learners, with_weights=True)
-        execute.read(session, feasible.cells)
+        train_and_read(session, name, learners, feasible.cells)
     return collect(request, session.store)
+
+
+def train_and_read(
+    session: execute.Session, name: str, learners: Mapping[str, Learner], cells: Sequence[Cell]
+) -> None:
+    """On one accelerator cells are read while others still train; elsewhere all cores train."""
+    ahead = reading.ReadingAhead(session, cells) if reads_ahead() else None
+    try:
+        finished = ahead or (lambda: None)
+        execute.train(session, name, learners, with_weights=True, finished=finished)
+    finally:
+        if ahead is not None:
+            ahead.close()
+    reading.read(session, cells)
+
+
+def reads_ahead() -> bool:
+    """Not over several devices: two programs that each wait for all can wait for one another."""
+    return device().accelerated and Devices.here().count == 1
 
 
 def collect(request: Request, store: Store) -> Outcome:

@@ -22,7 +22,7 @@ from jax._src import xla_bridge
 import recombine.cli
 import recombine.cli.running
 import recombine.studies.data_scaling
-from recombine.lab import checkpoints, device, engine, execute, shards
+from recombine.lab import checkpoints, device, engine, execute, reading, shards
 from recombine.lab.files import System
 from recombine.lab.progress import Watch
 from recombine.lab.run import Request, run
@@ -47,7 +47,7 @@ LEARNERS = {
 def train_and_read(session: execute.Session, name: str) -> None:
     cells = [Cell(learner, {"n": n}, (Exam(),)) for n, learner in enumerate(LEARNERS[name])]
     execute.train(session, name, execute.needed_cells(cells, session.store), with_weights=True)
-    execute.read(session, cells)
+    reading.read(session, cells)
 
 
 def work(job: dict[str, Any]) -> None:

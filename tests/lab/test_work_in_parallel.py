@@ -1,0 +1,126 @@
+"""Data made in processes of its own, and readings taken while others train, change nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from recombine.families import Functions, Hyperteacher
+from recombine.instruments import Generalization
+from recombine.lab import making, reading, run
+from recombine.lab.execute import Session
+from recombine.lab.identity import node_id
+from recombine.lab.store import Store
+from recombine.lab.study import Cell
+from recombine.learners import Material, NextToken, Supervised
+from recombine.models import MLP
+from recombine.seeds import Seeds
+
+SMALL = Functions(train_items=300, test_items=20, beyond_items=20, validation_items=10)
+CELLS = [
+    Cell(
+        Supervised(
+            family=Hyperteacher(modules=6, active=2), model=MLP(width=8 * (1 + seed // 2), depth=1),
+            training_steps=20, tasks=8, samples=4, evaluation_tasks=128, evaluation_every=20,
+            seeds=Seeds.all(seed),
+        ),
+        {"seed": seed},
+        (Generalization(combinations=8, draws=2),),
+    )
+    for seed in range(4)
+]  # fmt: skip
+
+
+def learners() -> list[NextToken]:
+    return [NextToken(family=SMALL, seeds=Seeds.all(seed)) for seed in range(making.FEW + 1)]
+
+
+def test_data_made_in_processes_is_what_is_made_here(tmp_path):
+    store = Store.open(tmp_path)
+    making.make_materials(Session(store), learners())
+    for learner in learners():
+        material = learner.materials()["corpus"]
+        kept = store.tensors("material", node_id(material), "data")
+        made = material.make()
+        assert kept.keys() == made.keys()
+        assert all(np.array_equal(kept[name], made[name]) for name in made)
+
+
+def die(document: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_costs_no_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(making, "made", die)
+    store = Store.open(tmp_path)
+    making.make_materials(Session(store), learners())
+    assert all(store.has("material", node_id(one.materials()["corpus"])) for one in learners())
+
+
+def test_data_that_only_this_process_can_make_is_made_here(tmp_path, monkeypatch):
+    @dataclass(frozen=True)
+    class Local(Material):
+        number: int = 0
+
+        def make(self):
+            return {"number": np.asarray([self.number])}
+
+    found = {f"{n:064d}": Local(n) for n in range(making.FEW + 1)}
+    monkeypatch.setattr(making.plan, "materials", lambda _: found)
+    store = Store.open(tmp_path)
+    making.make_materials(Session(store), [])
+    for name, material in found.items():
+        assert store.tensors("material", name, "data")["number"] == [material.number]
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory) -> dict[str, dict]:
+    return readings(tmp_path_factory.mktemp("in_turn"))
+
+
+def readings(folder) -> dict[str, dict]:
+    session = Session(Store.open(folder))
+    asked = {cell.id: cell.learner for cell in CELLS}
+    run.train_and_read(session, "test", asked, CELLS)
+    rows, missing, failed = run.gather_rows(session.store, CELLS)
+    assert missing == 0 and not failed
+    return {row.cell: row.readings["generalization"].document() for row in rows}
+
+
+def test_reading_ahead_reads_the_same(tmp_path, monkeypatch, in_turn):
+    taken = []
+    original = reading._read
+
+    def counted(session, cell, request):
+        original(session, cell, request)
+        taken.append(cell.id)
+
+    monkeypatch.setattr(run, "reads_ahead", lambda: True)
+    monkeypatch.setattr(reading, "_read", counted)
+    assert readings(tmp_path) == in_turn
+    assert set(taken) == {cell.id for cell in CELLS}
+
+
+def test_what_fails_while_reading_ahead_is_read_afterwards(tmp_path, monkeypatch, in_turn):
+    original, tries = reading._read, []
+
+    def failing_once(session, cell, request):
+        tries.append(cell.id)
+        if tries.count(cell.id) == 1:
+            raise OSError("the network share went away for a moment")
+        original(session, cell, request)
+
+    monkeypatch.setattr(run, "reads_ahead", lambda: True)
+    monkeypatch.setattr(reading, "_read", failing_once)
+    ahead = reading.ReadingAhead.__call__
+    # Training must not end before the readings ahead have begun, or there is nothing to fail.
+    monkeypatch.setattr(
+        reading.ReadingAhead, "close",
+        lambda self: (ahead(self), self._pool.shutdown(wait=True)),
+    )  # fmt: skip
+    assert readings(tmp_path) == in_turn
+    assert all(tries.count(cell.id) == 2 for cell in CELLS)
