@@ -197,7 +197,7 @@ def test_a_time_limit_ends_a_command_well_and_it_continues(nursery, calm, tmp_pa
 
 
 def test_f05_a_full_disk_during_a_checkpoint_is_one_line_and_work_continues(tmp_path, monkeypatch):
-    learner = Line(training_steps=2_000)
+    learner = Line(training_steps=6_000)
     monkeypatch.setattr(engine, "CHUNK_SECONDS", 0.0)
     monkeypatch.setattr(shards, "CHECKPOINT_SHARE", 1.0)
     save, write = Checkpoints.save, System.write
