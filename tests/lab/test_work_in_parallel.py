@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,8 @@ from recombine.learners import Material, NextToken, Supervised
 from recombine.models import MLP
 from recombine.seeds import Seeds
 
-SMALL = Functions(train_items=300, test_items=20, beyond_items=20, validation_items=10)
+SIZES = {"train_items": 300, "test_items": 20, "beyond_items": 20, "validation_items": 10}
+SMALL = Functions(**SIZES)
 CELLS = [
     Cell(
         Supervised(
@@ -50,15 +51,37 @@ def test_data_made_in_processes_is_what_is_made_here(tmp_path):
         assert all(np.array_equal(kept[name], made[name]) for name in made)
 
 
-def die(document: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_a_killed_process_costs_no_data(tmp_path, monkeypatch):
-    monkeypatch.setattr(making, "made", die)
+    begin = subprocess.Popen
+
+    def doomed(*arguments, **options):
+        child = begin(*arguments, **options)
+        child.kill()
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", doomed)
     store = Store.open(tmp_path)
     making.make_materials(Session(store), learners())
     assert all(store.has("material", node_id(one.materials()["corpus"])) for one in learners())
+
+
+def test_a_script_without_a_guard_is_not_run_again_by_the_processes(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from recombine.families import Functions\n"
+        "from recombine.lab import making\n"
+        "from recombine.lab.execute import Session\n"
+        "from recombine.lab.store import Store\n"
+        "from recombine.learners import NextToken\n"
+        "from recombine.seeds import Seeds\n"
+        "print('begun')\n"
+        f"family = Functions(**{SIZES})\n"
+        "asked = [NextToken(family=family, seeds=Seeds.all(n)) for n in range(4)]\n"
+        f"making.make_materials(Session(Store.open({str(tmp_path / 'store')!r})), asked)\n"
+    )
+    told = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["begun"]
+    assert len(Store.open(tmp_path / "store").ids("material")) == 4
 
 
 def test_data_that_only_this_process_can_make_is_made_here(tmp_path, monkeypatch):

@@ -1,12 +1,19 @@
-"""Preparing data: every material that learners need, made once, in processes of its own."""
+"""Preparing data: every material that learners need, made once, in processes of its own.
+
+`python -m recombine.lab.making FILE` makes one, whose request it reads, and writes it to FILE.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+
+from safetensors.numpy import load_file, save_file
 
 from recombine.errors import Interrupted, StoreError
 from recombine.lab import plan
@@ -15,7 +22,7 @@ from recombine.lab.identity import canonical, revive
 from recombine.lab.session import Session, hopeless, record_failure
 from recombine.learners._learner import Learner, Material, Tensors
 
-FEW = 3  # so many are made here: a process takes half a second to begin
+FEW = 3  # so many are made here: another interpreter takes a second to begin
 
 
 def make_materials(session: Session, learners: Sequence[Learner]) -> None:
@@ -27,46 +34,42 @@ def make_materials(session: Session, learners: Sequence[Learner]) -> None:
     }
     if not todo:
         return
-    workers = min(device().cores, len(todo)) if len(todo) > FEW else 1
-    with _processes(workers) if workers > 1 else nullcontext() as pool:
-        jobs = {
-            name: lambda name=name, material=material: _make(session, name, material, pool)
-            for name, material in todo.items()
-        }
-        session.carry_out("preparing data", jobs, dict.fromkeys(jobs, 1), workers)
+    apart = len(todo) > FEW
+    jobs = {
+        name: lambda name=name, material=material: _make(session, name, material, apart)
+        for name, material in todo.items()
+    }
+    workers = min(device().cores, len(todo)) if apart else 1
+    session.carry_out("preparing data", jobs, dict.fromkeys(jobs, 1), workers)
 
 
-@contextmanager
-def _processes(workers: int):
-    """Processes that begin anew: one forked beside jax's threads may hang."""
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def made(document: Any) -> Tensors:
-    """A material from its request, in a process of its own."""
-    return revive(document).make()
-
-
-def _made(material: Material, pool: Executor | None) -> Tensors:
-    if pool is not None:
+def _made(material: Material, apart: bool) -> Tensors:
+    if apart:
         # A child that was killed, a class that only this process knows, data that cannot be made:
         # it is made here, or fails here, where it is told.
-        with suppress(Exception):
-            return pool.submit(made, canonical(material)).result()
+        with suppress(OSError, subprocess.CalledProcessError):
+            return _made_apart(material)
     return material.make()
 
 
-def _make(session: Session, name: str, material: Material, pool: Executor | None) -> None:
+def _made_apart(material: Material) -> Tensors:
+    """By another interpreter: the work is Python's own, and threads would take turns at it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "data.safetensors"
+        subprocess.run(
+            [sys.executable, "-m", "recombine.lab.making", str(file)],
+            input=json.dumps(canonical(material)), text=True, check=True, capture_output=True,
+        )  # fmt: skip
+        return load_file(file)
+
+
+def _make(session: Session, name: str, material: Material, apart: bool) -> None:
     store = session.store
     with store.lease([name]) as lease:
         if store.has("material", name):
             return
         try:
-            data = _made(material, pool)
+            data = _made(material, apart)
         except (Interrupted, StoreError):
             raise
         except Exception as error:
@@ -76,3 +79,7 @@ def _make(session: Session, name: str, material: Material, pool: Executor | None
             "material", name, request=canonical(material), tensors={"data": data},
             versions=versions(), lease=lease,
         )  # fmt: skip
+
+
+if __name__ == "__main__":
+    save_file(revive(json.load(sys.stdin)).make(), sys.argv[1])
