@@ -1,7 +1,4 @@
-"""Preparing data: every material that learners need, made once, in processes of its own.
-
-`python -m recombine.lab.making FILE` makes one, whose request it reads, and writes it to FILE.
-"""
+"""Preparing data: every material that learners need, made once, in processes of its own."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from recombine.errors import Interrupted, StoreError
 from recombine.lab import plan
 from recombine.lab.device import device, versions
-from recombine.lab.identity import canonical, revive
+from recombine.lab.identity import canonical
 from recombine.lab.session import Session, hopeless, record_failure
 from recombine.learners._learner import Learner, Material, Tensors
 
-FEW = 3  # so many are made here: another interpreter takes a second to begin
+FEW = 3  # so many are made here, without another interpreter
 
 
 def make_materials(session: Session, learners: Sequence[Learner]) -> None:
@@ -57,7 +54,7 @@ def _made_apart(material: Material) -> Tensors:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "data.safetensors"
         subprocess.run(
-            [sys.executable, "-m", "recombine.lab.making", str(file)],
+            [sys.executable, "-m", "recombine.lab.made", str(file)],
             input=json.dumps(canonical(material)), text=True, check=True, capture_output=True,
         )  # fmt: skip
         return load_file(file)
@@ -79,7 +76,3 @@ def _make(session: Session, name: str, material: Material, apart: bool) -> None:
             "material", name, request=canonical(material), tensors={"data": data},
             versions=versions(), lease=lease,
         )  # fmt: skip
-
-
-if __name__ == "__main__":
-    save_file(revive(json.load(sys.stdin)).make(), sys.argv[1])
