@@ -23,10 +23,21 @@ from recombine.families._language import (
     language,
     stimulus,
 )
+from recombine.families._sequence import Corpus, Item
 from recombine.families.strings import CONDITIONS, TASKS, Strings
 
 TINY = Strings(train_items=600, test_items=60, sentences=12, validation_items=40)
 CIPHERS = dataclasses.replace(TINY, tasks=("cipher",))
+WAYS = tuple(f"{way} {shift}" for way in ("decode", "encode") for shift in ("common", "rare"))
+
+
+def splits(condition: str, ways: tuple[str, ...] = WAYS) -> list[str]:
+    return [f"{way} {condition}" for way in ways]
+
+
+def asked(corpus: Corpus, condition: str) -> list[Item]:
+    """All that is asked in a condition, in the same order in each."""
+    return [i for split in corpus.beyond if split.endswith(condition) for i in corpus[split]]
 
 
 def changed(a: str, b: str) -> int:
@@ -89,6 +100,21 @@ def test_the_lexicon_has_words_of_three_to_five_letters_with_neighbours(content)
         assert set(near) == brute and len(near) >= 3
 
 
+def test_a_smaller_lexicon_has_neighbours_too():
+    source = language(0, lexicon=40)
+    assert len(source.words) == 40 and min(len(near) for near in source.neighbours.values()) >= 3
+    few = dataclasses.replace(CIPHERS, lexicon=40)
+    known = {w for item in few.corpus(0)["decode common high"] for w in item.target.split(" ")}
+    assert known <= set(source.words)
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_words_of_one_length_keep_letters_of_question_and_answer_at_one_distance(uniform):
+    family = dataclasses.replace(CIPHERS, lengths=(4,), uniform=uniform)
+    items = [item for split in family.corpus(0).splits.values() for item in split]
+    assert {len(item.target) for item in items} == {4 * 4 + 3}
+
+
 def test_frequencies_are_zipf_and_rows_are_distributions():
     source = language(0)
     np.testing.assert_allclose(source.frequencies[0] / source.frequencies, np.arange(1, 201))
@@ -141,7 +167,9 @@ def test_text_that_is_not_words_has_no_probability():
 )
 def test_every_item_is_solved_from_its_text(family, seed):
     corpus = family.corpus(seed)
-    assert corpus.beyond == CONDITIONS
+    assert [s for s in corpus.beyond if s.startswith("decode rare")] == [
+        f"decode rare {condition}" for condition in CONDITIONS
+    ]
     for items in corpus.splits.values():
         for item in items:
             assert family.solve(item.source) == item.target
@@ -151,8 +179,9 @@ def test_every_item_is_solved_from_its_text(family, seed):
 def test_sizes_are_those_asked_for():
     sizes = {split: len(items) for split, items in TINY.corpus(0).splits.items()}
     assert sizes.pop("train") == 600 and sizes.pop("test") == 60 and sizes.pop("validation") == 40
-    assert set(sizes.values()) == {12 * 8}
-    assert len(CIPHERS.corpus(0)["high"]) == 12 * 4
+    assert list(sizes.values()) == [12] * (8 * 4)
+    ways = [split for condition in CONDITIONS for split in splits(condition)]
+    assert sorted(CIPHERS.corpus(0).beyond) == sorted(ways)
 
 
 def test_no_source_is_in_two_splits_and_no_evaluation_sentence_in_training():
@@ -160,7 +189,7 @@ def test_no_source_is_in_two_splits_and_no_evaluation_sentence_in_training():
     sources = {split: {item.source for item in items} for split, items in corpus.splits.items()}
     for a, b in itertools.combinations(sources, 2):
         assert not sources[a] & sources[b]
-    sentences = {i.target for s in CONDITIONS for i in corpus[s] if "decode" in i.part}
+    sentences = {i.target for s in CONDITIONS for i in asked(corpus, s) if "decode" in i.part}
     trained = {text for i in corpus["train"] for text in (i.source.partition(" ")[2], i.target)}
     assert len(sentences) == 4 * 12 and not sentences & trained
 
@@ -175,19 +204,21 @@ def test_a_corpus_is_a_function_of_its_seed_and_fields():
 def test_novelty_is_the_surprise_at_the_answer_and_nothing_in_training():
     corpus = TINY.corpus(0)
     assert all(i.novelty == 0 for split in ("train", "test") for i in corpus[split])
-    for split in (*CONDITIONS, "validation"):
+    for split in (*corpus.beyond, "validation"):
         for item in corpus[split]:
             assert item.novelty == max(1, round(-TINY.log_probabilities(item)[1]))
 
 
 def test_conditions_are_the_same_sentences_in_the_same_order_and_of_one_length():
     corpus = TINY.corpus(0)
-    for high, *others in zip(*(corpus[split] for split in CONDITIONS), strict=True):
+    for split in corpus.beyond:
+        assert {item.part for item in corpus[split]} == {split}
+    for high, *others in zip(*(asked(corpus, split) for split in CONDITIONS), strict=True):
         assert high.part.endswith(" high")
         for split, item in zip(CONDITIONS[1:], others, strict=True):
             assert item.part == high.part.removesuffix("high") + split
             assert (len(item.source), len(item.target)) == (len(high.source), len(high.target))
-    assert {item.part for item in corpus["low"]} == {
+    assert {split for split in corpus.beyond if split.endswith("low")} == {
         f"{way} low"
         for way in (
             "decode common",
@@ -217,6 +248,17 @@ def test_shifts_are_as_common_as_set():
     assert rare / 10_000 == pytest.approx(0.003, abs=0.002)
 
 
+@pytest.mark.parametrize("uniform", [False, True])
+def test_where_fewer_shifts_are_in_use_the_common_one_is_still_the_most_common(uniform):
+    family = dataclasses.replace(CIPHERS, shifts=8, uniform=uniform)
+    chance = family.shift_probabilities
+    assert chance.sum() == pytest.approx(1) and np.count_nonzero(chance) == 8
+    assert chance.argmax() == family.common - 1 or uniform
+    assert chance[family.rare - 1] == pytest.approx(1 / 8 if uniform else 0.003)
+    keys = {item.source[1] for item in family.corpus(0)["train"] if item.source[0] in "+-"}
+    assert keys <= {chr(ord("A") + shift) for shift in 1 + np.flatnonzero(chance)}
+
+
 @given(st.integers(0, 10**6))
 @settings(max_examples=50)
 def test_common_and_rare_shifts_are_equally_hard_whatever_the_content(content):
@@ -239,7 +281,7 @@ def test_numbers_counted_are_zipf_in_a_drawn_order():
 
 def test_decoding_has_likely_outputs_and_encoding_likely_inputs():
     corpus, source = CIPHERS.corpus(0), language(0)
-    for item in corpus["high"]:
+    for item in asked(corpus, "high"):
         given, wanted = CIPHERS.log_probabilities(item)
         sentence, cipher = (wanted, given) if item.part.startswith("decode") else (given, wanted)
         plain = item.target if item.part.startswith("decode") else item.source[3:]
@@ -254,11 +296,11 @@ def test_decoding_has_likely_outputs_and_encoding_likely_inputs():
 def test_the_placebo_is_asked_the_same_questions_and_expects_nothing():
     placebo = dataclasses.replace(TINY, uniform=True)
     ours, theirs = TINY.corpus(2), placebo.corpus(2)
-    for split in CONDITIONS:
+    for split in ours.beyond:
         assert [i[:3] for i in ours[split]] == [i[:3] for i in theirs[split]]
     np.testing.assert_allclose(placebo.shift_probabilities, 1 / 25)
     np.testing.assert_allclose(placebo.number_probabilities, 1 / 26)
-    for quartet in zip(*(theirs[split] for split in CONDITIONS), strict=True):
+    for quartet in zip(*(asked(theirs, c) for c in CONDITIONS), strict=True):
         likely = np.array([placebo.log_probabilities(item) for item in quartet])
         np.testing.assert_allclose(likely, likely[:1].repeat(4, axis=0))
     known = set(language(0).words)
@@ -268,7 +310,7 @@ def test_the_placebo_is_asked_the_same_questions_and_expects_nothing():
 
 def test_swaps_name_the_likely_original_and_other_neighbours():
     swaps, corpus = CIPHERS.swaps(4), CIPHERS.corpus(4)
-    for high, item in zip(corpus["high"], corpus["adversarial"], strict=True):
+    for high, item in zip(asked(corpus, "high"), asked(corpus, "adversarial"), strict=True):
         found = swaps[item.source]
         assert found.original == high.target
         assert changed(found.original, item.target) == 1
@@ -346,6 +388,11 @@ def test_a_source_that_is_none_is_refused(source):
         ({"tasks": ("cipher", "revers")}, "did you mean 'reverse'"),
         ({"text": "fre"}, "did you mean 'free'"),
         ({"words": 2}, "3 to 8 words"),
+        ({"shifts": 7}, "8 to 25"),
+        ({"lexicon": 42}, "a multiple of 4"),
+        ({"lexicon": 36}, "40 to 400"),
+        ({"lengths": (2, 4)}, "one or more of"),
+        ({"lengths": ()}, "one or more of"),
         ({"train_items": 0}, "expected 1 to"),
         ({"sentences": 10**6}, "expected 1 to 2000"),
     ],
@@ -357,7 +404,7 @@ def test_impossible_sizes_are_refused_in_a_sentence(fields, said):
 
 
 def test_partly_right_answers_score_by_letter():
-    item = CIPHERS.corpus(0)["high"][0]
+    item = CIPHERS.corpus(0)["decode common high"][0]
     near = item.target[:-1] + ("a" if item.target[-1] != "a" else "b")
     scores = CIPHERS.scores(item, near)
     assert scores["exact"] == 0 and scores["letters"] == pytest.approx(1 - 1 / len(item.target))

@@ -132,3 +132,47 @@ def test_what_is_no_list_is_refused(source):
 def test_impossible_sizes_are_refused_in_a_sentence(change, message):
     with pytest.raises(InvalidRequest, match=message):
         dataclasses.replace(TINY, **change).check()
+
+
+FAVOURED = dataclasses.replace(TINY, train_length=4, reach=2, train_share=0.4, odds=9)
+
+
+def test_arms_differ_only_in_which_endings_are_common():
+    corpora = [dataclasses.replace(FAVOURED, favours=half).corpus(4) for half in (0, 1, 2)]
+    for corpus in corpora[1:]:
+        for split in set(corpus.splits) - {TRAIN}:
+            assert corpus[split] == corpora[0][split]
+    counts = []
+    for corpus in corpora:
+        sources = [item.source for item in corpus[TRAIN]]
+        assert len(set(sources)) == len(sources) == 312  # of 780, none twice
+        half = FAVOURED.halves(sources, 4)
+        counts.append([int((half == one).sum()) for one in (1, 2)])
+    neither, first, second = counts
+    assert abs(neither[0] - neither[1]) < 60
+    assert first == second[::-1] == [270, 30]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_halves_of_all_endings_are_equal_and_follow_the_seed(seed):
+    endings = [" ".join(map(str, one)) for one in itertools.product(range(-2, 3), repeat=3)]
+    half = FAVOURED.halves(endings, seed)
+    assert (half == 1).sum() == 63 and (half == 2).sum() == 62
+    longer = FAVOURED.halves([f"2 -1 {one}" for one in endings], seed)
+    assert (longer == half).all()
+    assert (half != FAVOURED.halves(endings, seed + 1)).any()
+    assert FAVOURED.halves(["1 2", "1"], seed).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"favours": 3}, "half 1 or 2"),
+        ({"favours": 1, "odds": 0}, "at least 1"),
+        ({"favours": 1, "train_share": 0.6}, "lower train_share"),
+        ({"favours": 1, "train_length": 2, "test_items": 2}, "endings to favour have 3"),
+    ],
+)
+def test_halves_that_cannot_be_favoured_are_refused(change, message):
+    with pytest.raises(InvalidRequest, match=message):
+        dataclasses.replace(FAVOURED, **change).check()

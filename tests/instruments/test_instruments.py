@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import jax
@@ -67,6 +68,15 @@ ARTIST = Flow(
 )
 
 
+# These read networks that answer in text: the files that train some run the battery on them.
+OF_TEXT = {
+    "exact-match": "test_exact_match.py",
+    "subgraphs": "test_subgraphs.py",
+    "probability": "test_probability.py",
+    "constraints": "test_constraints_instrument.py",
+}
+
+
 @dataclass(frozen=True)
 class Run:
     weights: dict[str, np.ndarray]
@@ -95,7 +105,12 @@ def readings(run) -> dict[str, Reading]:
     return {name: run.read(instrument) for name, instrument in SMALL.items()}
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", OF_TEXT)
+def test_an_instrument_of_text_is_checked_where_such_networks_are_trained(name):
+    assert "check_instrument(" in (Path(__file__).parent / OF_TEXT[name]).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY.keys() - OF_TEXT))
 def test_a_registered_instrument_keeps_the_contract(name, run):
     if name in WORLDLY or name in DRAWING:
         walker = dataclasses.replace(LEARNER, family=Preferences(modules=8, active=2), samples=8)

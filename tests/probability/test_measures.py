@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from recombine.errors import InvalidRequest
+from recombine.families._sequence import Item
 from recombine.families.strings import CONDITIONS, Strings
 from recombine.probability.measures import (
     INPUT,
@@ -37,9 +38,14 @@ def corpus():
 def answered(corpus, chance, seed=0) -> Table:
     """Answers that are right with a chance that depends on the item."""
     rng = np.random.default_rng(seed)
-    items = [item for split in CONDITIONS[:3] for item in corpus[split]]
-    answers = [i.target if rng.random() < chance(i) else "wrong" for i in items]
-    return tabulated(items, answers, FAMILY.log_probabilities)
+    items = asked(corpus, *CONDITIONS[:3])
+    return tabulated(items, [rng.random() < chance(i) for i in items], FAMILY.log_probabilities)
+
+
+def asked(corpus, *conditions: str) -> list[Item]:
+    """All that is asked in some conditions."""
+    splits = [split for split in corpus.beyond if split.split()[-1] in conditions]
+    return [item for split in splits for item in corpus[split]]
 
 
 def test_a_table_knows_condition_task_and_sentence(corpus):
@@ -51,7 +57,7 @@ def test_a_table_knows_condition_task_and_sentence(corpus):
     part = table.where(condition="medium", task="decode rare")
     assert len(part) == 100 and part.sentence.tolist() == list(range(100))
     assert part.correct.all()
-    likely = [FAMILY.log_probabilities(i) for i in corpus["medium"] if "decode rare" in i.part]
+    likely = [FAMILY.log_probabilities(i) for i in corpus["decode rare medium"]]
     np.testing.assert_allclose(part.output_log_probability, [b for _, b in likely])
 
 
@@ -134,7 +140,7 @@ def test_curves_need_rising_steps(steps):
 
 
 def test_planted_regularisation_is_found_and_its_absence_too(corpus):
-    swaps, items = FAMILY.swaps(0), corpus["adversarial"]
+    swaps, items = FAMILY.swaps(0), asked(corpus, "adversarial")
     near = [swaps[item.source] for item in items]
     targets, originals = [i.target for i in items], [one.original for one in near]
     others = [one.others for one in near]
@@ -189,4 +195,4 @@ def test_items_without_neighbours_or_answers_are_refused(corpus):
     with pytest.raises(InvalidRequest, match="at least one other neighbour"):
         regularisation(["a"], ["b"], ["c"], [[]])
     with pytest.raises(InvalidRequest, match="2 answers to 1 items"):
-        tabulated(corpus["high"][:1], ["a", "b"], FAMILY.log_probabilities)
+        tabulated(asked(corpus, "high")[:1], [True, False], FAMILY.log_probabilities)

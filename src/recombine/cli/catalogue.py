@@ -43,6 +43,17 @@ def parts() -> dict[str, list[dict[str, str]]]:
     return found
 
 
+def kits() -> list[dict[str, str]]:
+    """The kits of questions for live models that this installation has."""
+    from recombine.live import REGISTRY
+
+    return [
+        {"name": name, "text": _first_line(path)}
+        for name, path in REGISTRY.items()
+        if importlib.util.find_spec(path.partition(":")[0]) is not None
+    ]
+
+
 def _source(path: str) -> tuple[ast.Module, str]:
     module, _, attribute = path.partition(":")
     spec = importlib.util.find_spec(module)

@@ -12,20 +12,21 @@ from recombine.errors import InvalidRequest, StoreError
 
 
 def list(chosen: Namespace) -> None:
-    from recombine.cli.catalogue import parts, studies
+    from recombine.cli.catalogue import kits, parts, studies
 
-    found = studies(Path(chosen.store))
+    found, live = studies(Path(chosen.store)), kits()
     everything = parts() if chosen.all else {}
     if chosen.json:
-        print(json.dumps({"studies": found, **everything}, indent=1))
+        print(json.dumps({"studies": found, "kits": live, **everything}, indent=1))
         return
     print(text_table(["study", "question", "verdict here"],
                      [[s["name"], s["question"], s["verdict"]] for s in found]))  # fmt: skip
-    for kind, entries in everything.items():
+    for kind, entries in {"live kits": live, **everything}.items():
         print(f"\n{kind}")
         print(text_table(["name", "what"], [[e["name"], e["text"]] for e in entries]))
     if not chosen.all:
-        print("\nrecombine plan STUDY | recombine run STUDY | recombine list --all")
+        print("\nrecombine plan STUDY | recombine run STUDY | recombine KIT --dry-run | "
+              "recombine list --all")  # fmt: skip
 
 
 def plan(chosen: Namespace) -> None:

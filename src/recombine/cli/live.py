@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from recombine.live.asking import Estimate, Outcome
     from recombine.live.kit import Kit, Question
     from recombine.live.model import Keeping
+    from recombine.live.trained import TrainedHere
 
 HOW_TO_ASK = (
-    "--endpoint URL --model NAME for a model that speaks OpenAI's chat completions, or --hf FOLDER "
-    "for a local one"
+    "--endpoint URL --model NAME for a model that speaks OpenAI's chat completions, --cell ID "
+    "--store DIR for a network trained here, or --hf FOLDER for a local model"
 )
 EXAMPLES = 3
 
@@ -32,6 +33,8 @@ def run(chosen: Namespace) -> None:
     from recombine.live import kit_named
 
     kit = kit_named(chosen.command)
+    if chosen.longest is not None and chosen.longest < 1:
+        raise InvalidRequest(f"--longest {chosen.longest}: expected at least 1")
     try:
         found = dry_run(kit, chosen) if chosen.dry_run else asked(kit, chosen)
     except RecombineError as error:
@@ -46,7 +49,7 @@ def dry_run(kit: Kit, chosen: Namespace) -> tuple[dict[str, Any], None]:
     """The estimate and a few questions of different kinds; needs no key, model or folder."""
     from recombine.live.asking import document
 
-    questions = _questions(kit, chosen)
+    questions = _questions(kit, chosen, _trained(chosen))
     step = max(1, len(questions) // EXAMPLES)
     examples = questions[::step][:EXAMPLES]
     return {
@@ -63,8 +66,9 @@ def asked(kit: Kit, chosen: Namespace) -> tuple[dict[str, Any], RecombineError |
     """The whole run; everything that can be wrong is checked before the first question."""
     from recombine.live.asking import claim_folder, run_kit
 
-    questions = _questions(kit, chosen)
-    model, folder = model_of(kit, chosen)
+    trained = _trained(chosen)
+    questions = _questions(kit, chosen, trained)
+    model, folder = model_of(kit, chosen, trained)
     found = _estimate(kit, questions, chosen, model)
     _agreed(found, model, chosen)
     claim_folder(folder, kit, model)
@@ -84,18 +88,22 @@ def asked(kit: Kit, chosen: Namespace) -> tuple[dict[str, Any], RecombineError |
     return _summary(outcome), outcome.stopped
 
 
-def model_of(kit: Kit, chosen: Namespace) -> tuple[Keeping, Path]:
+def model_of(
+    kit: Kit, chosen: Namespace, trained: TrainedHere | None = None
+) -> tuple[Keeping, Path]:
     """The model that was asked for, with its log in the folder."""
     from recombine.live.asking import ANSWERS
     from recombine.live.client import ChatEndpoint
     from recombine.live.local import LocalModel
     from recombine.live.remembering import Remembering
 
-    if chosen.hf and (chosen.endpoint or chosen.model):
-        raise InvalidRequest(f"two models were given, but one is needed: {HOW_TO_ASK}")
-    if not chosen.hf and not chosen.endpoint and not chosen.model:
-        raise InvalidRequest(f"give {HOW_TO_ASK} (--dry-run needs neither)")
-    if not chosen.hf and not (chosen.endpoint and chosen.model):
+    given = [bool(one) for one in (chosen.hf, chosen.cell, chosen.endpoint or chosen.model)]
+    if sum(given) > 1:
+        count = "two" if sum(given) == 2 else "three"
+        raise InvalidRequest(f"{count} models were given, but one is needed: {HOW_TO_ASK}")
+    if not any(given):
+        raise InvalidRequest(f"give {HOW_TO_ASK} (--dry-run needs none)")
+    if given[2] and not (chosen.endpoint and chosen.model):
         lost = "--model NAME" if chosen.endpoint else "--endpoint URL"
         raise InvalidRequest(f"{lost} is missing: the two belong together")
     if chosen.to is None:
@@ -107,8 +115,8 @@ def model_of(kit: Kit, chosen: Namespace) -> tuple[Keeping, Path]:
     if folder.exists() and not folder.is_dir():
         raise InvalidRequest(f"--to {folder} is a file: give a folder")
     log, longest = folder / ANSWERS, kit.longest if chosen.longest is None else chosen.longest
-    if longest < 1:
-        raise InvalidRequest(f"--longest {longest}: expected at least 1")
+    if trained is not None:
+        return Remembering(trained, log), folder
     if chosen.hf:
         local = LocalModel(
             chosen.hf, longest, device=chosen.device, dtype=chosen.dtype,
@@ -128,14 +136,23 @@ def model_of(kit: Kit, chosen: Namespace) -> tuple[Keeping, Path]:
     ), folder  # fmt: skip
 
 
+def _trained(chosen: Namespace) -> TrainedHere | None:
+    """The network trained here that was asked for: its questions depend on it."""
+    if not chosen.cell:
+        return None
+    from recombine.live.trained import TrainedHere
+
+    return TrainedHere(chosen.store, chosen.cell, chosen.longest)
+
+
 def _options(kit: Kit, chosen: Namespace) -> Any:
     return kit.chosen(settings_of(chosen.settings), items=chosen.items, seed=chosen.seed)
 
 
-def _questions(kit: Kit, chosen: Namespace) -> list[Question]:
+def _questions(kit: Kit, chosen: Namespace, trained: TrainedHere | None) -> list[Question]:
     from recombine.live.asking import questions_of
 
-    return questions_of(kit, _options(kit, chosen))
+    return questions_of(kit, _options(kit, chosen), trained)
 
 
 def _estimate(
@@ -174,6 +191,8 @@ def _command(chosen: Namespace) -> str:
     words = ["recombine", chosen.command]
     if chosen.hf:
         words += ["--hf", Path(chosen.hf).name]
+    elif chosen.cell:
+        words += ["--cell", chosen.cell]
     else:
         words += ["--endpoint", chosen.endpoint, "--model", chosen.model]
     for name in ("items", "seed", "longest"):

@@ -277,6 +277,8 @@ def _live(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=None, metavar="NAME", help="its name there")
     parser.add_argument("--hf", default=None, metavar="FOLDER",
                         help="a local model instead, as transformers saves it")  # fmt: skip
+    parser.add_argument("--cell", default=None, metavar="ID",
+                        help="a network trained here instead, of the store")  # fmt: skip
     parser.add_argument("--key-variable", default="OPENAI_API_KEY", metavar="NAME",
                         help="of the environment, with the key; or none "
                              "(OPENAI_API_KEY)")  # fmt: skip
@@ -285,7 +287,8 @@ def _live(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--items", type=int, default=None, metavar="N",
                         help="questions of each condition")  # fmt: skip
     parser.add_argument("--set", nargs="+", action="extend", default=[], dest="settings",
-                        metavar="NAME=VALUE", help="the kit's own options")  # fmt: skip
+                        metavar="NAME=VALUE",
+                        help="the kit's own options (a wrong name lists them)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=None, help="which questions (0)")
     parser.add_argument("--most-calls", type=int, default=None, metavar="N",
                         help="ask at most so often now, retries included")  # fmt: skip

@@ -6,6 +6,7 @@ answer one percent off breaks every equality. Print these rows beside any model'
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from recombine.constraints.problem import KINDS, Problem, judge, summary
 from recombine.errors import InvalidRequest
 
 NOISE = 0.01
+NULLS = ("guess", "copied", "noise")  # rows that take no competence
 DECIMALS = (1, 2, 3, 4)
 
 Table = dict[str, dict[str, float]]
@@ -45,6 +47,34 @@ def answers(
         "noise": noisy,
         **{f"rounded to {d}": [np.round(x, d) for x in optima] for d in decimals},
     }
+
+
+def rated(
+    problems: Sequence[Problem], optima: Sequence[Answer], given: Sequence[Answer | None]
+) -> dict[str, float]:
+    """One row of a table: `summary` of answers (None: not readable), and `exact`.
+
+    Exact is the share of answers that are the optimum as it was written. What there is nothing to
+    take a mean of is left out.
+    """
+    rows = list(zip(problems, given, optima, strict=True))
+    exact = [x is not None and np.allclose(x, best, rtol=0, atol=1e-9) for _, x, best in rows]
+    found = {"exact": float(np.mean(exact)), **summary([judge(*row) for row in rows])}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def moved(given: Sequence[Answer | None], sizes: Sequence[int]) -> list[Answer | None]:
+    """Every answer handed to another instance with as many variables, where there is one.
+
+    >>> moved([np.zeros(1), np.ones(1), np.full(2, 7.0)], [1, 1, 2])[0]
+    array([1.])
+    """
+    found: list[Answer | None] = [None] * len(given)
+    for size in set(sizes):
+        mine = [n for n, other in enumerate(sizes) if other == size]
+        for place, other in zip(mine, np.roll(mine, -max(1, len(mine) // 2)), strict=True):
+            found[place] = None if place == other else given[other]
+    return found
 
 
 def table(

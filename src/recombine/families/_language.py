@@ -1,7 +1,8 @@
 """A source language whose probabilities are set, so that the probability of any text is known.
 
-A lexicon of 200 words of 3 to 5 letters, in families of four that differ in one letter, so that
-every word has neighbours it can be mistaken for. A sentence is a chain of words. The next word is,
+A lexicon of words, 200 of 3 to 5 letters unless set otherwise, in families of four that differ in
+one letter, so that every word has neighbours it can be mistaken for. A sentence is a chain of
+words. The next word is,
 
 - with probability `STRANGE`, no word of the lexicon but letters drawn at random (1 to 7 of them,
   every length alike), which is what gives any text at all a probability;
@@ -28,9 +29,9 @@ from recombine.errors import InvalidRequest
 from recombine.seeds import host_seed
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-LENGTHS = (3, 4, 5)  # of words of the lexicon, and of strange words in drawn sentences
+LENGTHS = (3, 4, 5)  # of words of the lexicon, and of strange words in drawn sentences, at most
 LONGEST_SPELLED = 7  # letters of a strange word: enough for words that a task has made longer
-FRAMES, FAMILY = 50, 4
+LEXICON, FAMILY = 200, 4
 STRANGE, BACK_OFF, CONCENTRATION = 0.001, 0.1, 0.1
 UNLIKELIER = math.log(10)  # how much less likely a sentence is with one word swapped, at least
 _BLOCK = 8192
@@ -50,6 +51,7 @@ class Language:
     frequencies: Float[np.ndarray, " word"]
     transitions: Float[np.ndarray, "word next"]  # the back-off is mixed in already
     strange: float = STRANGE
+    lengths: tuple[int, ...] = LENGTHS  # of strange words
 
     @functools.cached_property
     def places(self) -> Mapping[str, int]:
@@ -99,7 +101,9 @@ class Language:
             chosen = self._chain(rng, strange)
             texts = [self.words[i] for i in chosen.ravel()]
             for place, text in zip(
-                np.flatnonzero(strange), spelled(rng, int(strange.sum())), strict=True
+                np.flatnonzero(strange),
+                spelled(rng, int(strange.sum()), self.lengths),
+                strict=True,
             ):
                 texts[place] = text
             drawn += [" ".join(texts[i : i + words]) for i in range(0, count * words, words)]
@@ -121,27 +125,34 @@ class Language:
 
 
 @functools.lru_cache(maxsize=16)
-def language(content: int, *, uniform: bool = False) -> Language:
+def language(
+    content: int,
+    *,
+    uniform: bool = False,
+    lexicon: int = LEXICON,
+    lengths: tuple[int, ...] = LENGTHS,
+) -> Language:
     """The language of one draw of content; `uniform` for the one in which no text is expected.
 
     >>> len(language(0).words), min(len(near) for near in language(0).neighbours.values())
     (200, 3)
     """
     rng = np.random.default_rng(host_seed(content, "language"))
-    words = _lexicon(rng)
+    words = _lexicon(rng, lexicon, lengths)
     frequencies = 1 / (1 + np.arange(len(words)))
     frequencies /= frequencies.sum()
     rows = rng.dirichlet(CONCENTRATION * len(words) * frequencies, size=len(words))
     transitions = (1 - BACK_OFF) * rows + BACK_OFF * frequencies
-    return Language(words, frequencies, transitions, 1.0 if uniform else STRANGE)
+    return Language(words, frequencies, transitions, 1.0 if uniform else STRANGE, lengths)
 
 
-def spelled(rng: np.random.Generator, count: int) -> list[str]:
+def spelled(rng: np.random.Generator, count: int, lengths: tuple[int, ...]) -> list[str]:
     """Strange words: letters drawn at random, as many as a word of the lexicon may have."""
-    lengths = rng.choice(LENGTHS, count).tolist()
-    drawn = letters(rng, count * max(LENGTHS))
-    starts = range(0, count * max(LENGTHS), max(LENGTHS))
-    return [drawn[i : i + length] for i, length in zip(starts, lengths, strict=True)]
+    longest = max(lengths)
+    drawn = letters(rng, count * longest)
+    starts = range(0, count * longest, longest)
+    sizes = rng.choice(lengths, count).tolist()
+    return [drawn[i : i + size] for i, size in zip(starts, sizes, strict=True)]
 
 
 class Stimulus(NamedTuple):
@@ -216,10 +227,10 @@ def letters(rng: np.random.Generator, count: int) -> str:
     return (rng.integers(0, 26, count, dtype=np.uint8) + ord("a")).tobytes().decode("ascii")
 
 
-def _lexicon(rng: np.random.Generator) -> tuple[str, ...]:
+def _lexicon(rng: np.random.Generator, size: int, lengths: tuple[int, ...]) -> tuple[str, ...]:
     words: dict[str, None] = {}
-    while len(words) < FRAMES * FAMILY:
-        length = LENGTHS[len(words) // FAMILY % len(LENGTHS)]
+    while len(words) < size:
+        length = lengths[len(words) // FAMILY % len(lengths)]
         frame, place = letters(rng, length), int(rng.integers(length))
         family = [
             frame[:place] + LETTERS[i] + frame[place + 1 :] for i in rng.permutation(26)[:FAMILY]

@@ -19,6 +19,9 @@ from jaxtyping import Float, Int
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._language import (
+    FAMILY,
+    LENGTHS,
+    LEXICON,
     Language,
     Stimulus,
     language,
@@ -68,17 +71,20 @@ class Strings(SequenceFamily):
     `&` sorts the words, `#` counts letters. At four words a sentence, source and target together
     have at most 56 characters, 49 with ciphers alone.
 
-    The splits beyond training are the conditions, over the same sentences: `high` (drawn from the
+    Beyond training, the same sentences are asked about in four conditions: `high` (drawn from the
     language), `medium` (their words in an order drawn uniformly), `low` (random letters of the
     same lengths) and `adversarial` (one word swapped for a neighbour, which makes the sentence at
-    least ten times less likely). Each sentence is asked four times, to decode and to encode with
-    the common and with the rare shift, and twice more for reversal and for Pig Latin. No
-    evaluation sentence is trained on, in any task or backwards. `content` draws the language and
-    which shifts are common and rare; the seed of a corpus draws its items.
+    least ten times less likely). Each is asked four times, to decode and to encode with the common
+    and with the rare shift, and twice more for reversal and for Pig Latin: every such way in every
+    condition is a split, such as "decode common high", and the n-th item of each is made of the
+    n-th sentence. No evaluation sentence is trained on, in any task or backwards. `content` draws
+    the language and which shifts are common and rare; the seed of a corpus draws its items.
 
     >>> family = Strings(train_items=100, test_items=10, sentences=5, validation_items=8)
-    >>> family.solve("-N uryyb"), family.solve("~ one two six"), len(family.corpus(0)["high"])
-    ('hello', 'six two one', 40)
+    >>> family.solve("-N uryyb"), family.solve("~ one two six")
+    ('hello', 'six two one')
+    >>> family.corpus(0)["decode common high"][0].part
+    'decode common high'
     """
 
     name: ClassVar[str] = "strings"
@@ -99,6 +105,11 @@ class Strings(SequenceFamily):
     # as a language model reads it: it is in training alone and cannot be solved.
     text: Literal["copy", "free"] = "copy"
     words: int = 4
+    lexicon: int = LEXICON  # words of the language
+    # Of words. With one length alone, a letter of the answer is always as far from the letter of
+    # the question that it stands for, and random letters are learned much sooner.
+    lengths: tuple[int, ...] = LENGTHS
+    shifts: int = 25  # in use, the common and the rare one among them
     train_items: int = 100_000
     test_items: int = 2_000
     sentences: int = 200  # in each condition
@@ -116,6 +127,17 @@ class Strings(SequenceFamily):
             raise unknown("text", self.text, ("copy", "free"))
         if not 3 <= self.words <= 8:
             raise InvalidRequest(f"words {self.words}: a sentence has 3 to 8 words")
+        if not 40 <= self.lexicon <= 400 or self.lexicon % FAMILY:
+            raise InvalidRequest(
+                f"lexicon {self.lexicon}: expected 40 to 400 words, a multiple of {FAMILY}"
+            )
+        if not self.lengths or not set(self.lengths) <= set(LENGTHS):
+            raise InvalidRequest(f"lengths {self.lengths}: expected one or more of {LENGTHS}")
+        if not 8 <= self.shifts <= 25:
+            raise InvalidRequest(
+                f"shifts {self.shifts}: expected 8 to 25; with fewer, another would be more common "
+                "than the common one"
+            )
         for size, most in _MOST.items():
             if not 1 <= getattr(self, size) <= most:
                 raise InvalidRequest(f"{size} {getattr(self, size)}: expected 1 to {most}")
@@ -124,11 +146,10 @@ class Strings(SequenceFamily):
         self.check()
         stimuli = self._stimuli(seed)
         beyond = {
-            name: [
-                self._item(one.texts[place], *way, name)
-                for one in stimuli[: self.sentences]
-                for way in self._ways_beyond()
+            f"{self._part(*way)} {name}": [
+                self._item(one.texts[place], *way, name) for one in stimuli[: self.sentences]
             ]
+            for way in self._ways_beyond()
             for place, name in enumerate(CONDITIONS)
         }
         fresh = [
@@ -185,13 +206,14 @@ class Strings(SequenceFamily):
 
     @functools.cached_property
     def shift_probabilities(self) -> Float[np.ndarray, "25"]:
-        """How often ciphers use each shift, from 1 to 25."""
+        """How often ciphers use each shift, from 1 to 25; never, where fewer are in use."""
         if self.uniform:
-            return np.full(25, 1 / 25)
-        others = 1 / (1.0 + np.arange(23))
-        shares = np.concatenate([[COMMON, RARE], (1 - COMMON - RARE) * others / others.sum()])
+            shares = np.full(self.shifts, 1 / self.shifts)
+        else:
+            others = 1 / (1.0 + np.arange(self.shifts - 2))
+            shares = np.concatenate([[COMMON, RARE], (1 - COMMON - RARE) * others / others.sum()])
         found = np.zeros(25)
-        found[self._shift_order] = shares
+        found[self._shift_order[: self.shifts]] = shares
         return found
 
     @property
@@ -225,12 +247,15 @@ class Strings(SequenceFamily):
 
     @property
     def _text_language(self) -> Language:
-        return language(self.content, uniform=self.uniform)
+        return self._language(self.uniform)
+
+    def _language(self, uniform: bool) -> Language:
+        return language(self.content, uniform=uniform, lexicon=self.lexicon, lengths=self.lengths)
 
     def _stimuli(self, seed: int) -> list[Stimulus]:
         """First the sentences of the conditions, then those of validation; no text twice."""
         # The placebo is asked about the same sentences, which are nothing special to it.
-        source, rng = language(self.content), self.rng(seed, "stimuli")
+        source, rng = self._language(uniform=False), self.rng(seed, "stimuli")
         a_sentence = len(CONDITIONS) * len(list(self._ways_beyond()))
         wanted = self.sentences + math.ceil(self.validation_items / a_sentence)
         found: list[Stimulus] = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -18,6 +18,7 @@ from recombine.graphs.scratchpads import write_subsequence
 
 MOST_LISTS = 1_000_000
 MOST_RANKS = 1 << 62
+SUFFIX = 3  # numbers of an ending that training may favour
 _SOURCE = re.compile(r"-?\d+( -?\d+)*")
 _YES_NO = ("no", "yes")
 
@@ -34,6 +35,11 @@ class Subsequence(SequenceFamily):
     With `scratchpad` the answer follows the best sums from each place on, and the choices (see
     `recombine.graphs.scratchpads`). Question and answer have at most 20 words for lists of 10, and
     126 with steps; there are 11 different words, and 21 with steps.
+
+    The last `SUFFIX` numbers of a list settle a part of its computation. All such endings are
+    parted at random, by the seed, into halves 1 and 2. With `favours` 1 or 2, lists that end in
+    that half are `odds` times as common in training as the others; nothing else differs, and
+    all other splits are the same.
 
     >>> Subsequence().solve("3 2 1 5 2")
     '1 2 2 1 2'
@@ -59,6 +65,8 @@ class Subsequence(SequenceFamily):
     test_items: int = 2_000
     validation_items: int = 500
     beyond_items: int = 1_000
+    favours: Literal[0, 1, 2] = 0
+    odds: int = 20
 
     def check(self) -> None:
         if min(self.train_length, self.longer) < 1:
@@ -92,6 +100,38 @@ class Subsequence(SequenceFamily):
                 f"on: there are {self._base ** (self.train_length + 1)} lists of "
                 f"{self.train_length + 1} numbers"
             )
+        if self.favours not in (0, 1, 2) or self.odds < 1:
+            raise InvalidRequest(
+                f"favours {self.favours}, odds {self.odds}: expected half 1 or 2, or 0 for "
+                "neither, and odds of at least 1"
+            )
+        if self.favours:
+            self._check_favours()
+
+    def _check_favours(self) -> None:
+        if self.train_length < SUFFIX:
+            raise InvalidRequest(
+                f"train_length {self.train_length}: endings to favour have {SUFFIX} numbers"
+            )
+        # Half of all lists less those to test on, all of which may be of one half.
+        most = (self._base**SUFFIX // 2) * self._each - self.test_items
+        if self._of_half(True) > most:
+            raise InvalidRequest(
+                f"train_share {self.train_share} at odds {self.odds} takes {self._of_half(True)} "
+                f"lists that end in one half, where {max(most, 0)} are sure to be there: lower "
+                "train_share, odds or test_items"
+            )
+
+    @property
+    def _each(self) -> int:
+        """Lists that end in the same way."""
+        return sum(self._base**n for n in range(self.train_length - SUFFIX + 1))
+
+    def _of_half(self, favoured: bool) -> int:
+        """How many training lists end in the favoured half, or in the other."""
+        ended = round(self.train_share * self._base**SUFFIX * self._each)
+        more = round(ended * self.odds / (self.odds + 1))
+        return more if favoured else ended - more
 
     @property
     def _base(self) -> int:
@@ -115,10 +155,11 @@ class Subsequence(SequenceFamily):
 
     def corpus(self, seed: int) -> Corpus:
         self.check()
-        known: list[Item] = []
-        for n in range(1, self.train_length + 1):
-            known += self._items(self._of_rank(np.arange(self._base**n), n))
-        order = self.rng(seed, "lists").permutation(len(known))
+        order = self.rng(seed, "lists").permutation(self._lists)
+        tested = order[self._train_items :][: self.test_items]
+        trained = order[: self._train_items]
+        if self.favours:
+            trained = self._favoured(np.setdiff1d(order, tested), seed)
         held: list[list[Item]] = []
         beyond: dict[str, list[Item]] = {}
         for n in range(self.train_length + 1, self._longest + 1):
@@ -131,12 +172,42 @@ class Subsequence(SequenceFamily):
         in_turn = [item for row in zip(*held, strict=True) for item in row]
         return Corpus(
             {
-                TRAIN: [known[i] for i in order[: self._train_items]],
-                TEST: [known[i] for i in order[self._train_items :][: self.test_items]],
+                TRAIN: self._short(trained),
+                TEST: self._short(tested),
                 VALIDATION: in_turn[: self.validation_items],
                 **beyond,
             }
         )
+
+    def _favoured(self, left: Int[np.ndarray, " list"], seed: int) -> Int[np.ndarray, " list"]:
+        """Training lists of which those that end in the favoured half are more common."""
+        order = self.rng(seed, f"favours {self.favours}").permutation(left)
+        n, rank = self._length_and_rank(order)
+        half = np.where(n < SUFFIX, 0, self._half(seed)[rank % self._base**SUFFIX])
+        more, less = self._of_half(True), self._of_half(False)
+        wanted = {0: self._train_items - more - less, self.favours: more, 3 - self.favours: less}
+        taken = [np.flatnonzero(half == one)[:count] for one, count in wanted.items()]
+        return order[np.sort(np.concatenate(taken))]
+
+    def _half(self, seed: int) -> Int[np.ndarray, " ending"]:
+        endings = self._base**SUFFIX
+        half = np.ones(endings, int)
+        half[self.rng(seed, "halves").permutation(endings)[: endings // 2]] = 2
+        return half
+
+    def halves(self, sources: Sequence[str], seed: int) -> Int[np.ndarray, " list"]:
+        """The half (1 or 2) in which each list ends under a seed; 0 for lists that are too short.
+
+        >>> Subsequence().halves(["3 -2 5", "1 3 -2 5", "5"], seed=0).tolist()
+        [1, 1, 0]
+        """
+        half, found = self._half(seed), np.zeros(len(sources), int)
+        for place, source in enumerate(sources):
+            numbers = [int(word) + self.reach for word in source.split(" ")[-SUFFIX:]]
+            if len(numbers) == SUFFIX:
+                rank = sum(n * self._base**i for i, n in enumerate(reversed(numbers)))
+                found[place] = half[rank]
+        return found
 
     def solve(self, source: str) -> str:
         if not _SOURCE.fullmatch(source):
@@ -161,6 +232,24 @@ class Subsequence(SequenceFamily):
     def marks(self, answer: str) -> list[str]:
         """The marks that an answer ends with."""
         return (answer.partition("=")[2] if self.scratchpad else answer).split()
+
+    def _length_and_rank(
+        self, numbers: Int[np.ndarray, " list"]
+    ) -> tuple[Int[np.ndarray, " list"], Int[np.ndarray, " list"]]:
+        """Lists are numbered from the shortest on; of each its length and its number there."""
+        starts = np.cumsum([0, *(self._base**n for n in range(1, self.train_length + 1))])
+        n = np.searchsorted(starts, numbers, side="right")
+        return n, numbers - starts[n - 1]
+
+    def _short(self, numbers: Int[np.ndarray, " list"]) -> list[Item]:
+        """The lists with these numbers, in their order."""
+        lengths, ranks = self._length_and_rank(numbers)
+        found: dict[int, Item] = {}
+        for n in np.unique(lengths):
+            mine = np.flatnonzero(lengths == n)
+            items = self._items(self._of_rank(ranks[mine], int(n)))
+            found.update(zip(mine.tolist(), items, strict=True))
+        return [found[place] for place in range(len(numbers))]
 
     def _of_rank(self, ranks: Int[np.ndarray, " list"], n: int) -> Int[np.ndarray, "list place"]:
         places = self._base ** np.arange(n - 1, -1, -1)

@@ -53,8 +53,8 @@ class Zebra(SequenceFamily):
     a puzzle up to these: a hash of what all its renamings have in common sends one in ten puzzles
     to test. Of 2 x 2 there are few, and what they cannot give larger ones make up for.
 
-    At most 73 words in a source and 96 with the answer at the default sizes, about 190 with
-    `steps`; 59 different words.
+    At most 73 words in a source and 96 with the answer at the default sizes, about 200 with
+    `steps`; under 60 different words.
 
     >>> Zebra().solve("house 2 3 ; name ann bob ; pet cat dog ; cat at 2 ; bob left ann")
     '2 bob cat ; 3 ann dog'

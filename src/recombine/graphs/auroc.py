@@ -82,6 +82,24 @@ def node_table(
     return NodeTable(np.log1p(seen), right.astype(bool), stratum, example, layer, left_out)
 
 
+def merged(tables: Sequence[NodeTable]) -> NodeTable:
+    """Several tables as one, with strata and examples of their own each."""
+    strata = examples = 0
+    shifted: list[tuple[np.ndarray, np.ndarray]] = []
+    for table in tables:
+        shifted.append((table.stratum + strata, table.example + examples))
+        strata += int(table.stratum.max(initial=-1)) + 1
+        examples += int(table.example.max(initial=-1)) + 1
+    return NodeTable(
+        np.concatenate([table.score for table in tables]),
+        np.concatenate([table.right for table in tables]),
+        np.concatenate([stratum for stratum, _ in shifted]),
+        np.concatenate([example for _, example in shifted]),
+        np.concatenate([table.layer for table in tables]),
+        sum(table.left_out for table in tables),
+    )
+
+
 @dataclass(frozen=True)
 class Auroc:
     """The chance that of a right and a wrong node of one stratum the right one scores higher."""
@@ -117,6 +135,20 @@ def auroc_by_layer(
         for layer in np.unique(table.layer)
     }
     return Auroc(interval, pooled.pairs(), by_layer)
+
+
+def stratified_auroc(table: NodeTable) -> tuple[float, int]:
+    """The estimate alone, with the number of pairs behind it; nan where there is no pair.
+
+    >>> table = NodeTable(np.array([0.0, 1.0]), np.array([False, True]), np.zeros(2, int),
+    ...                   np.arange(2), np.ones(2, int), 0)
+    >>> stratified_auroc(table)
+    (1.0, 1)
+    """
+    if not len(table.score):
+        return float("nan"), 0
+    pooled = _Concordance(table, np.ones(len(table.score), bool))
+    return pooled.everything(), pooled.pairs()
 
 
 class _Concordance:

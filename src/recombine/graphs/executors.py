@@ -60,9 +60,12 @@ def memorising_executor(
     seen: Int[np.ndarray, " node"],
     rng: np.random.Generator,
     *,
-    at_least: int = 1,
+    at_least: int | Int[np.ndarray, " node"] = 1,
 ) -> Execution:
-    """Gets a node right just when training saw its step (its local key) often enough.
+    """Gets a node right just when training saw it (by whichever key `seen` counts) often enough.
+
+    `at_least` is how often, for all nodes or for each; where it is 0 nothing was memorised, and
+    the node is made from its parents as they were written.
 
     >>> from recombine.graphs import multiplication_graph
     >>> graph = multiplication_graph(7, 9)
@@ -70,14 +73,17 @@ def memorising_executor(
     >>> memorising_executor(graph, seen, np.random.default_rng(0)).labels[2]
     'correct'
     """
+    enough = np.broadcast_to(at_least, len(graph.nodes))
     written: dict[str, Hashable] = {}
     labels: list[Label] = []
     for place, node in enumerate(graph.nodes):
         value, name = node.value, "correct"
         if node.parents:
             follows = _from_written(graph, node, written)
-            known = seen[place] >= at_least
-            value = node.value if known else _other_than(rng, node.value, follows)
+            if enough[place] == 0:
+                value = follows
+            elif seen[place] < enough[place]:
+                value = _other_than(rng, node.value, follows)
             name = _injected(graph, labels, node, value, follows)
         written[node.name] = value
         labels.append(name)

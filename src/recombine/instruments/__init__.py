@@ -12,12 +12,16 @@ REGISTRY = {
     "composition": "recombine.instruments.composition:Composition",
     "foretelling": "recombine.instruments.foretelling:Foretelling",
     "exact-match": "recombine.instruments.exact_match:ExactMatch",
+    "subgraphs": "recombine.instruments.subgraphs:Subgraphs",
+    "probability": "recombine.instruments.probability:Probability",
+    "constraints": "recombine.instruments.constraints:Constraints",
 }
 
 __getattr__, __all__ = lazy(
     __name__,
     {
         "Composition": "recombine.instruments.composition",
+        "Constraints": "recombine.instruments.constraints",
         "Decodability": "recombine.instruments.decodability",
         "Erasure": "recombine.instruments.erasure",
         "ExactMatch": "recombine.instruments.exact_match",
@@ -26,8 +30,10 @@ __getattr__, __all__ = lazy(
         "FunctionDecoder": "recombine.instruments.function_decoder",
         "Generalization": "recombine.instruments.generalization",
         "Instrument": "recombine.instruments._instrument",
+        "Probability": "recombine.instruments.probability",
         "Reading": "recombine.instruments._instrument",
         "Rollout": "recombine.instruments.rollout",
+        "Subgraphs": "recombine.instruments.subgraphs",
         "Subject": "recombine.instruments.subject",
         "check_instrument": "recombine.instruments.check",
     },

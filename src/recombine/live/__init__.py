@@ -46,6 +46,8 @@ __getattr__, __all__ = lazy(
         "Options": "recombine.live.kit",
         "Question": "recombine.live.kit",
         "Scripted": "recombine.live.scripted",
+        "Taught": "recombine.live.model",
+        "TrainedHere": "recombine.live.trained",
         "estimate": "recombine.live.asking",
         "run_kit": "recombine.live.asking",
     },

@@ -13,7 +13,7 @@ from recombine.live.client import AskingError
 from recombine.live.kit import Answers, Kit, Question, scored
 from recombine.live.model import Answer, Keeping, Model, Progress
 from recombine.live.page import write_page
-from recombine.live.remembering import Remembering
+from recombine.live.remembering import Remembering, behind
 from recombine.seeds import host_seed
 
 ANSWERS, REQUEST = "answers.jsonl", "request.json"
@@ -87,9 +87,13 @@ def estimate(
     )  # fmt: skip
 
 
-def questions_of(kit: Kit, options: Any) -> list[Question]:
-    """A kit's questions, once it is sure that a perfect answerer would get full marks."""
-    questions = list(kit.questions(options))
+def questions_of(kit: Kit, options: Any, model: Model | None = None) -> list[Question]:
+    """A kit's questions, once it is sure that a perfect answerer would get full marks.
+
+    Given a model, those it is to be asked, once it is sure that it can read them.
+    """
+    asked = None if model is None else behind(model)
+    questions = list(kit.questions(options) if asked is None else kit.questions_for(options, asked))
     if not questions:
         raise InvalidRequest(f"{kit.name}: these options leave no question")
     if len({q.id for q in questions}) != len(questions):
@@ -100,6 +104,8 @@ def questions_of(kit: Kit, options: Any) -> list[Question]:
                 f"the kit {kit.name!r} is not fit for use: its own right answer to "
                 f"{question.id} does not score 1"
             )
+    if (check := getattr(asked, "check", None)) is not None:
+        check([q.prompt for q in questions])
     return questions
 
 
@@ -119,7 +125,7 @@ def run_kit(
     error.
     """
     options = kit.options if options is None else options
-    questions = questions_of(kit, options)
+    questions = questions_of(kit, options, model)
     folder = Path(folder)
     claim_folder(folder, kit, model)
     asked = model if isinstance(model, Keeping) else Remembering(model, folder / ANSWERS)
@@ -135,7 +141,7 @@ def run_kit(
     kept = {q.id: found for q in questions if (found := asked.kept(q.prompt)) is not None}
     if not kept and (failure := stopped or interrupt):
         raise failure
-    answers = scored(kit, kit.prepared(questions, options, model), kept)
+    answers = scored(kit, kit.prepared(questions, options, behind(model)), kept)
     notes = tuple(getattr(model, "notes", ()))
     summary = write_page(kit, answers, model.identity, options, folder, notes, command)
     if interrupt:
@@ -148,12 +154,15 @@ def claim_folder(folder: Path, kit: Kit, model: Model) -> None:
     wanted = {"kit": kit.name, "model": model.identity}
     path = folder / REQUEST
     if path.exists():
-        if (found := read_json(path)) != wanted:
+        found, log = read_json(path), folder / ANSWERS
+        if found == wanted:
+            return
+        if log.exists() and log.stat().st_size:
             raise InvalidRequest(
                 f"{folder} holds answers of {found.get('model')} to {found.get('kit')}: give "
                 "another folder"
             )
-        return
+        path.unlink()  # nothing was answered: perhaps the address was wrong
     others = [f.name for f in folder.iterdir() if f.name != ANSWERS] if folder.is_dir() else []
     if others:
         raise InvalidRequest(f"{folder} holds other files: give a new or empty folder")

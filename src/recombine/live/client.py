@@ -67,13 +67,12 @@ class ChatEndpoint:
             raise InvalidRequest(
                 f"endpoint {self.endpoint!r}: expected a URL such as https://api.example.com/v1"
             )
-        if self.attempts < 1 or self.timeout <= 0 or self.workers < 1:
-            raise InvalidRequest(
-                f"attempts={self.attempts}, timeout={self.timeout}, workers={self.workers}: "
-                "expected at least 1, over 0, at least 1"
-            )
-        if self.most_calls is not None and self.most_calls < 1:
-            raise InvalidRequest(f"most_calls={self.most_calls}: expected at least 1")
+        for name in ("attempts", "workers", "most_calls", "longest"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidRequest(f"{name}={value}: expected at least 1")
+        if self.timeout <= 0:
+            raise InvalidRequest(f"timeout={self.timeout}: expected more than 0 seconds")
         self.endpoint = self.endpoint.rstrip("/").removesuffix(PATH)
         self._log = AnswerLog(self.log)
         self._lock = threading.Lock()

@@ -33,7 +33,8 @@ same answers marked against the gold of other questions (`shuffled`), exchanged 
 agree in the columns `Kit.within`; None leaves this control out, where gold is not what is scored.
 `claims(answers)` are `recombine.lab.study.Claim`s whose `measure` ignores its argument and looks at
 `answers`; they get verdicts and Holm-adjusted intervals. `prepared` may add columns that take a
-model to compute, such as the log-probability of each gold answer.
+model to compute, such as the log-probability of each gold answer. `questions_for` may put the same
+in other words to a network trained here, which knows only the words of its family.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ import abc
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from scipy import stats
 
-from recombine.errors import InvalidRequest
+from recombine.errors import InvalidRequest, unknown
 from recombine.lab.intervals import Interval
 from recombine.lab.judge import Judgement, sentence
 from recombine.lab.study import Claim, with_settings
@@ -167,6 +168,10 @@ class Kit(abc.ABC):
     def questions(self, options: Any) -> Iterable[Question]:
         """All questions; ids are unique, and more items only add questions."""
 
+    def questions_for(self, options: Any, model: Model) -> Iterable[Question]:
+        """The questions for one model: the same for all, unless a kit has some that fit better."""
+        return self.questions(options)
+
     @abc.abstractmethod
     def score(self, question: Question, answer: str) -> dict[str, float]:
         """Numbers for one answer, always under the same names."""
@@ -207,6 +212,10 @@ class Kit(abc.ABC):
         >>> kit_named("battery").chosen({"depths": "1,2"}, items=5).depths
         (1, 2)
         """
+        names = [one.name for one in fields(self.options)]
+        for name in settings or {}:
+            if name not in names:
+                raise unknown(f"option of {self.name}", name, names)
         options = with_settings(self.options, settings or {})
         given = {"items": items, "seed": seed}
         options = replace(options, **{k: v for k, v in given.items() if v is not None})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from recombine.families._sequence import Item, SequenceFamily
 
 Progress = Callable[[int, int], None]  # (answered so far, of so many)
 
@@ -28,7 +31,8 @@ class Model(Protocol):
     """Anything that can be asked: answers come one by one, in the order of the prompts.
 
     `identity` is what makes the answers of two models comparable. `free` is False where asking
-    costs money. A model may also have `log_probability(texts) -> list[float]`.
+    costs money. A model may also have `log_probability(texts) -> list[float]`, and
+    `check(prompts)`, which refuses what it cannot read before anything is asked.
     """
 
     @property
@@ -45,3 +49,13 @@ class Keeping(Model, Protocol):
     """A model that keeps its answers in a log."""
 
     def kept(self, prompt: str) -> Answer | None: ...
+
+
+@runtime_checkable
+class Taught(Model, Protocol):
+    """A network trained in this laboratory, which reads the words of its family and no others."""
+
+    @property
+    def family(self) -> SequenceFamily: ...
+
+    def items(self) -> Mapping[str, Sequence[Item]]: ...

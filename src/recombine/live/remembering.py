@@ -49,3 +49,8 @@ class Remembering:
             if progress:
                 progress(number, len(prompts))
             yield answer
+
+
+def behind(model: Model) -> Model:
+    """The model itself, without the log around it."""
+    return model.model if isinstance(model, Remembering) else model

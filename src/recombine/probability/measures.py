@@ -62,16 +62,17 @@ class Table:
 
 def tabulated(
     items: Sequence[Item],
-    answers: Sequence[str],
+    correct: ArrayLike,
     log_probabilities: Callable[[Item], tuple[float, float]],
 ) -> Table:
     """The table of items whose parts end in their condition, such as "decode common high".
 
     What stands before the condition is the task. The n-th item of a part is made of sentence n,
-    in every part.
+    in every part. `correct` says of every item whether its answer is right.
     """
-    if len(items) != len(answers):
-        raise InvalidRequest(f"{len(answers)} answers to {len(items)} items: expected one each")
+    right = np.asarray(correct, dtype=np.float64)
+    if right.shape != (len(items),):
+        raise InvalidRequest(f"{right.size} answers to {len(items)} items: expected one each")
     met: dict[str, int] = {}
     sentence = []
     for item in items:
@@ -80,7 +81,7 @@ def tabulated(
     likely = np.array([log_probabilities(item) for item in items], dtype=np.float64).reshape(-1, 2)
     ends = [item.part.rpartition(" ") for item in items]
     return Table(
-        np.array([float(a == i.target) for a, i in zip(answers, items, strict=True)]),
+        right,
         likely[:, 0],
         likely[:, 1],
         np.array([len(item.source) for item in items], dtype=np.int64),

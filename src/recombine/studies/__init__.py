@@ -17,4 +17,7 @@ REGISTRY = {
     "preference-law": "recombine.studies.preference_law:PreferenceLaw",
     "images": "recombine.studies.images:Images",
     "sequences": "recombine.studies.sequences:Sequences",
+    "subgraphs": "recombine.studies.subgraphs:SubgraphsStudy",
+    "probability": "recombine.studies.probability:ProbabilityStudy",
+    "constraints": "recombine.studies.constraints:ConstraintsStudy",
 }

@@ -33,6 +33,7 @@ class Task:
 
 FEW_TESTED = {"test_items": 200, "beyond_items": 200, "validation_items": 100}
 FEW = {"train_items": 4_000, **FEW_TESTED}
+EIGHT = {"functions": 8, "values": 8, "train_items": 6_000}
 SCAN = {"held_out": 500, "validation": 300}
 
 TASKS: dict[str, Task] = {
@@ -47,7 +48,9 @@ TASKS: dict[str, Task] = {
     "functions": Task("functions", {"systematicity": ANEW, "depth": MORE}, {}, FEW),
     "tables": Task("functions", {"systematicity": ANEW, "depth": MORE}, {"maps": "tables"}, FEW),
     "functions-steps": Task("functions", {"systematicity": ANEW, "depth": MORE}, {"steps": True},
-                            FEW),
+                            {**FEW, **EIGHT}),
+    "tables-steps": Task("functions", {"systematicity": ANEW, "depth": MORE},
+                         {"maps": "tables", "steps": True}, {**FEW, **EIGHT}),
     "arithmetic": Task("arithmetic", {"systematicity": ANEW, "depth": MORE}, {}, FEW),
     "arithmetic-steps": Task("arithmetic", {"systematicity": ANEW, "depth": MORE},
                              {"steps": True}, FEW),

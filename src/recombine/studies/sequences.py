@@ -34,17 +34,17 @@ USUAL = "learned"  # the configuration most published failures were found with
 class Grid:
     """Tasks by configurations on pilot seeds, then by sizes in the best configuration."""
 
-    tasks: tuple[str, ...] = ("functions", "tables")
+    tasks: tuple[str, ...] = ("functions-steps", "tables-steps")
     small: bool = True  # small corpora
     configurations: tuple[str, ...] = ("learned", "relative")
-    width: tuple[int, ...] = (16, 48)
+    width: tuple[int, ...] = (24, 48)
     middle: int = 48  # the width at which configurations are compared
     depth: int = 2
     head: int = 16
     steps: int = 600
-    rate: float = 3e-3
-    batch: int = 16
-    row: int = 0  # tokens of a row; 0 for what each task needs
+    rate: float = 4e-3
+    batch: int = 32
+    row: int = 32  # tokens of a row; 0 for what each task needs
     items: int = 200
     evaluations: int = 10
     pilot_seeds: int = 1
@@ -72,8 +72,8 @@ class Sequences(Study):
         "Longer training than this: no network is stopped early, all stop at the same step.",
     )
     presets: ClassVar = {
-        "smoke": Grid(tasks=("functions",), width=(8, 16), middle=16, depth=1, head=8, steps=30,
-                      batch=8, items=40, evaluations=2, seeds=2),
+        "smoke": Grid(tasks=("functions-steps",), width=(8, 16), middle=16, depth=1, head=8,
+                      steps=30, batch=8, items=40, evaluations=2, seeds=2),
         "quick": Grid(),
         "standard": Grid(
             tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
@@ -83,7 +83,7 @@ class Sequences(Study):
             configurations=("learned", "learned, small", "relative", "relative, small",
                             "relative, tied", "encoder, relative"),
             width=(64, 128, 256), middle=128, depth=4, head=32, steps=6_000, rate=1e-3, batch=32,
-            items=1_000, evaluations=20,
+            items=1_000, evaluations=20, row=0,
         ),
         "paper": Grid(
             tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
@@ -94,7 +94,7 @@ class Sequences(Study):
                             "relative, tied", "rotary", "no positions", "encoder, relative",
                             "encoder, relative, tied"),
             width=(64, 128, 256, 512), middle=256, depth=6, head=64, steps=50_000, rate=3e-4,
-            batch=128, items=3_000, evaluations=50, pilot_seeds=3,
+            batch=128, items=3_000, evaluations=50, pilot_seeds=3, row=0,
         ),
     }  # fmt: skip
 

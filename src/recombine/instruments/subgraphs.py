@@ -1,0 +1,364 @@
+"""Whether a network does what training often showed it: its steps, their errors, their frequency.
+
+Every answer is written greedily and, where it is a scratchpad, read back node by node. Beside the
+network two executors do the same items: one that memorises (right where training saw a subgraph
+often) and one that errs at random, blind to frequency. What is said of the network must be found
+in the first and not in the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from recombine.errors import NotApplicable
+from recombine.families._sequence import TEST, TRAIN, VALIDATION, Item
+from recombine.families.multiplication import Multiplication
+from recombine.families.subsequence import SUFFIX, Subsequence
+from recombine.graphs.auroc import NodeTable, merged, node_table, stratified_auroc
+from recombine.graphs.bounds import depth_bound, estimate_rates
+from recombine.graphs.errors import LABELS, label
+from recombine.graphs.executors import memorising_executor, noisy_executor
+from recombine.graphs.frequency import SubgraphIndex, graph_keys
+from recombine.graphs.graph import ComputationGraph, Written
+from recombine.graphs.workings import workings_of
+from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments.exact_match import in_text
+from recombine.instruments.sequence_subject import SequenceSubject
+from recombine.instruments.subject import Subject
+from recombine.seeds import host_seed
+
+SEEN = "seen"
+TOUCHED, UNTOUCHED = "touched", "untouched"
+SPARE = 8  # tokens that an answer may be longer than any right one
+LEAST_PAIRS = 100  # right and wrong nodes to compare; fewer say nothing
+BLIND_RUNS = 3
+ERROR = 0.05  # of the blind executor beside a network that writes no steps
+ERRORS = (0.02, 0.3)  # bounds on the rate of the blind executor, which else is the network's own
+
+
+class Trace(NamedTuple):
+    """One item as it was answered: what each node was said to be, and which ending it has."""
+
+    item: Item
+    split: str
+    size: str
+    graph: ComputationGraph
+    written: Written
+    exact: bool
+    half: int  # of the endings that training may favour; 0 where there are none
+
+
+@dataclass(frozen=True)
+class Subgraphs(Instrument):
+    """How often training saw the subgraph of each node, and whether the node comes out right.
+
+    Reads families with known computations (multiplication, subsequence), with scratchpads or
+    without; of each split up to `items` items, of short answers four times as many. Controls: the
+    untrained twin; frequencies shuffled among the nodes of a layer, and right answers of other
+    items; a memorising executor (planted) and a frequency-blind one, on the same items. `memory`
+    is 2 AUROC - 1: 0 where frequency tells nothing, 1 where it tells all.
+    """
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "subgraphs"
+    needs: ClassVar[tuple[str, ...]] = ("answer",)
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted", "blind")
+
+    items: int = 200
+
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
+        subject.need(self.name, *self.needs)
+        trained, twin = in_text(subject, self.name), in_text(untrained, self.name)
+        if not isinstance(trained.family, Multiplication | Subsequence):
+            raise NotApplicable(
+                f"{self.name} needs a family whose computation is known step by step "
+                f"(multiplication, subsequence); {trained.family.name} is none"
+            )
+        traces = [
+            trace
+            for split in trained.corpus.splits
+            if split not in (TRAIN, VALIDATION)
+            for trace in self.traces(trained, split)
+        ]
+        counts = frequencies(trained, [trace.graph for trace in traces])
+        rng = np.random.default_rng(host_seed(trained.learner.seeds.evaluation, self.name))
+        scratchpad = trained.family.scratchpad
+        values = shares(traces, scratchpad)
+        controls = {
+            "untrained": shares(self.traces(twin, TEST), scratchpad),
+            "shuffled": {SEEN: _of_another(traces)},
+            "planted": {},
+            "blind": {},
+        }
+        error = ERROR
+        if scratchpad:
+            table = nodes(traces, counts)
+            values |= _auroc(table)
+            controls["shuffled"] |= _memory(_shuffled(table, rng))
+            rates = estimate_rates([t.graph for t in traces], [t.written for t in traces])
+            if np.isfinite(rates.error):
+                error = float(np.clip(rates.error, *ERRORS))
+            values["error"] = error
+        controls["planted"] = executed(traces, counts, _memorising(traces, counts, rng), scratchpad)
+        runs = [
+            executed(traces, counts, _blind(traces, rng, error), scratchpad)
+            for _ in range(BLIND_RUNS)
+        ]
+        controls["blind"] = {
+            name: float(np.mean([run[name] for run in runs if name in run])) for name in runs[0]
+        }
+        tables = {"sizes": by_size(traces, scratchpad)}
+        if scratchpad:
+            tables["layers"] = by_layer(traces, counts)
+        if isinstance(trained.family, Multiplication):
+            tables["digits"] = by_digit(trained.family, traces)
+        return Reading(values, controls, tables)
+
+    def traces(self, subject: SequenceSubject, split: str) -> list[Trace]:
+        """Items of a split with what the subject writes."""
+        family, part = subject.family, subject.corpus.splits[split]
+        assert isinstance(family, Multiplication | Subsequence)
+        count = len(part.sources)
+        seeds = subject.learner.seeds
+        rng = np.random.default_rng(host_seed(seeds.evaluation, f"{self.name}/{split}"))
+        most = self.items if family.scratchpad else 4 * self.items
+        chosen = np.sort(rng.choice(count, min(most, count), replace=False))
+        sources = [part.sources[n] for n in chosen]
+        targets = [part.targets[n] for n in chosen]
+        longest = max(len(target) for target in targets) + SPARE
+        answers = [subject.text(found) for found in subject.written(sources, longest)]
+        items = [
+            Item(subject.text(s), subject.text(t), part.parts[n], int(part.novelty[n]))
+            for n, s, t in zip(chosen, sources, targets, strict=True)
+        ]
+        halves = np.zeros(len(items), int)
+        if isinstance(family, Subsequence):
+            halves = family.halves([item.source for item in items], seeds.content)
+        work = workings_of(family.name)
+        read = work.read if family.scratchpad else work.said
+        name = SEEN if split == TEST else f"unseen_{split}"
+        return [
+            Trace(
+                item, name, work.size(item.source), work.graph(item.source),
+                read(item.source, answer), family.scores(item, answer)["exact"] == 1, int(half),
+            )
+            for item, answer, half in zip(items, answers, halves, strict=True)
+        ]  # fmt: skip
+
+
+def frequencies(
+    subject: SequenceSubject, graphs: Sequence[ComputationGraph]
+) -> list[Int[np.ndarray, " node"]]:
+    """For every node of graphs: the training items whose computation holds all it is made of."""
+    sources = [subject.text(source) for source in subject.corpus.splits[TRAIN].sources]
+    trained = workings_of(subject.family.name).trained(sources)
+    index = SubgraphIndex.of(keys.strict for keys in trained)
+    found = index.count(graph_keys(graphs).strict)
+    return [row[: len(graph.nodes)] for row, graph in zip(found, graphs, strict=True)]
+
+
+def shares(traces: Sequence[Trace], scratchpad: bool) -> dict[str, float]:
+    """Exact answers and right nodes by split, also by the half in which a list ends.
+
+    `touched` nodes are those that an ending of `SUFFIX` numbers is a part of; all others, which
+    the ending cannot have made rarer, are `untouched`. Of answers alone there are marks to judge.
+    """
+    found: dict[str, float] = {}
+    # Lists of one size have graphs of one shape.
+    shapes = {trace.size: _touched(trace.graph, scratchpad) for trace in traces if trace.half}
+    for split in dict.fromkeys(trace.split for trace in traces):
+        mine = [trace for trace in traces if trace.split == split]
+        found[split] = float(np.mean([trace.exact for trace in mine]))
+        found[f"{split}/readable"] = float(np.mean([t.written is not None for t in mine]))
+        for half in (1, 2):
+            ended = [trace for trace in mine if trace.half == half]
+            if not ended:
+                continue
+            found[f"{split}/exact{half}"] = float(np.mean([trace.exact for trace in ended]))
+            found[f"{split}/items{half}"] = len(ended)
+            for kind in (TOUCHED, UNTOUCHED):
+                marks = [m for t in ended for m in _right_nodes(t, shapes[t.size], kind)]
+                if marks:
+                    found[f"{split}/{kind}{half}"] = float(np.mean(marks))
+    return found
+
+
+def _touched(graph: ComputationGraph, scratchpad: bool) -> dict[str, str]:
+    """For each node that is written: whether it is made from all of the last numbers."""
+    n = sum(not node.parents for node in graph.nodes)
+    ending = set(range(n - SUFFIX, n))  # sources come first, in order
+    return {
+        node.name: TOUCHED if ending <= graph.ancestors(place) else UNTOUCHED
+        for place, node in enumerate(graph.nodes)
+        if node.parents and (scratchpad or _is_answered(node.name))
+    }
+
+
+def _is_answered(name: str) -> bool:
+    return name == "answer" or name.startswith("mark[")
+
+
+def _right_nodes(trace: Trace, kinds: Mapping[str, str], kind: str) -> list[bool]:
+    """Whether each node of a kind is right; one that was not written is not."""
+    right, said = trace.graph.values, trace.written or {}
+    return [said.get(name) == right[name] for name, one in kinds.items() if one == kind]
+
+
+def _of_another(traces: Sequence[Trace]) -> float:
+    """The share of answers like training that would be right answers to another item, too."""
+    mine = [trace for trace in traces if trace.split == SEEN]
+    other = mine[len(mine) // 2 :] + mine[: len(mine) // 2]
+    return float(np.mean([a.exact and a.item.target == b.item.target
+                          for a, b in zip(mine, other, strict=True)]))  # fmt: skip
+
+
+def nodes(traces: Sequence[Trace], counts: Sequence[np.ndarray]) -> NodeTable:
+    """Steps from right parents; right ones are compared with wrong ones of their size and layer."""
+    tables = []
+    for size in dict.fromkeys(trace.size for trace in traces):
+        mine = [n for n, trace in enumerate(traces) if trace.size == size]
+        graphs, written = [traces[n].graph for n in mine], [traces[n].written for n in mine]
+        tables.append(node_table(graphs, written, np.stack([counts[n] for n in mine])))
+    return merged(tables)
+
+
+def _auroc(table: NodeTable) -> dict[str, float]:
+    value, pairs = stratified_auroc(table)
+    return {"pairs": pairs} | ({"auroc": value} if pairs >= LEAST_PAIRS else {})
+
+
+def _memory(table: NodeTable) -> dict[str, float]:
+    found = _auroc(table)
+    return {"memory": 2 * found["auroc"] - 1} if "auroc" in found else {}
+
+
+def _shuffled(table: NodeTable, rng: np.random.Generator) -> NodeTable:
+    score = table.score.copy()
+    for stratum in np.unique(table.stratum):
+        mine = np.flatnonzero(table.stratum == stratum)
+        score[mine] = score[rng.permutation(mine)]
+    return NodeTable(score, table.right, table.stratum, table.example, table.layer, table.left_out)
+
+
+Written_by = Callable[[int], Written]
+
+
+def _memorising(
+    traces: Sequence[Trace], counts: Sequence[np.ndarray], rng: np.random.Generator
+) -> Written_by:
+    """Right where a subgraph is as frequent as is usual in its layer; else what it wrote spreads.
+
+    In layers that training saw nothing of, or everything alike, it goes on from what it wrote.
+    """
+    usual: dict[tuple[str, int], int] = {}
+    pooled: dict[tuple[str, int], list[int]] = {}
+    for trace, row in zip(traces, counts, strict=True):
+        for layer, count in zip(trace.graph.layers, row, strict=True):
+            pooled.setdefault((trace.size, layer), []).append(int(count))
+    for key, seen in pooled.items():
+        usual[key] = max(1, int(np.ceil(np.median(seen)))) if len(set(seen)) > 1 else 0
+
+    def write(n: int) -> Written:
+        trace = traces[n]
+        enough = np.asarray([usual[trace.size, layer] for layer in trace.graph.layers])
+        return memorising_executor(trace.graph, counts[n], rng, at_least=enough).written
+
+    return write
+
+
+def _blind(traces: Sequence[Trace], rng: np.random.Generator, error: float) -> Written_by:
+    return lambda n: noisy_executor(traces[n].graph, rng, error=error).written
+
+
+def executed(
+    traces: Sequence[Trace], counts: Sequence[np.ndarray], write: Written_by, scratchpad: bool
+) -> dict[str, float]:
+    """What is read off an executor that does the same items as the network."""
+    done = []
+    for n, trace in enumerate(traces):
+        written = write(n)
+        assert written is not None
+        right = written["answer"] == trace.graph.answer
+        kept = {name: value for name, value in written.items() if _is_answered(name)}
+        done.append(trace._replace(written=written if scratchpad else kept, exact=right))
+    return shares(done, scratchpad) | (_memory(nodes(done, counts)) if scratchpad else {})
+
+
+SIZE_COLUMNS = ("split", "size", "part", "items", "depth", "width", "exact", "error", "repair", "bound")  # fmt: skip  # noqa: E501
+
+
+def by_size(traces: Sequence[Trace], scratchpad: bool) -> dict[str, list[Any]]:
+    """Exact answers by size; with scratchpads also what errors of steps must compound to."""
+    table: dict[str, list[Any]] = {name: [] for name in SIZE_COLUMNS}
+    for split, size in dict.fromkeys((trace.split, trace.size) for trace in traces):
+        mine = [t for t in traces if (t.split, t.size) == (split, size)]
+        graph, part = mine[0].graph, mine[0].item.part
+        error = repair = bound = None
+        if scratchpad:
+            rates = estimate_rates([t.graph for t in mine], [t.written for t in mine])
+            if np.isfinite(rates.error):
+                error, repair = rates.error, float(np.nan_to_num(rates.repair))
+                bound = depth_bound(error, repair, graph.depth)
+        exact = float(np.mean([t.exact for t in mine]))
+        row = (split, size, part, len(mine), graph.depth, graph.width, exact, error, repair, bound)
+        _append(table, row)
+    return table
+
+
+LAYER_COLUMNS = ("split", "size", "layer", *LABELS, "frequency_right", "frequency_wrong")
+
+
+def by_layer(traces: Sequence[Trace], counts: Sequence[np.ndarray]) -> dict[str, list[Any]]:
+    """Labels of nodes by size and layer, and how often training saw the right and wrong ones."""
+    table: dict[str, list[Any]] = {name: [] for name in LAYER_COLUMNS}
+    found: dict[tuple[str, str, int], list[tuple[str, bool, int]]] = {}
+    for trace, row in zip(traces, counts, strict=True):
+        names = label(trace.graph, trace.written)
+        for node, layer, name, count in zip(
+            trace.graph.nodes, trace.graph.layers, names, row, strict=True
+        ):
+            if node.parents:
+                right = trace.written is not None and trace.written.get(node.name) == node.value
+                key = (trace.split, trace.size, layer)
+                found.setdefault(key, []).append((name, right, int(count)))
+    for key, rows in found.items():
+        labels = [sum(name == one for name, _, _ in rows) for one in LABELS]
+        frequency = [[count for _, right, count in rows if right == which]
+                     for which in (True, False)]  # fmt: skip
+        means = [float(np.mean(some)) if some else None for some in frequency]
+        _append(table, (*key, *labels, *means))
+    return table
+
+
+DIGIT_COLUMNS = ("split", "size", "place", "places", "wrong", "right")
+
+
+def by_digit(family: Multiplication, traces: Sequence[Trace]) -> dict[str, list[Any]]:
+    """Of wrong products: how many of them have each digit right, leftmost first."""
+    table: dict[str, list[Any]] = {name: [] for name in DIGIT_COLUMNS}
+    for split, size in dict.fromkeys((trace.split, trace.size) for trace in traces):
+        wrong = [t for t in traces if (t.split, t.size) == (split, size) and not t.exact]
+        if not wrong:
+            continue
+        right = np.asarray([family.digits_right(t.item, _product(family, t)) for t in wrong])
+        for place, share in enumerate(right.mean(axis=0)):
+            _append(table, (split, size, place + 1, right.shape[1], len(wrong), float(share)))
+    return table
+
+
+def _product(family: Multiplication, trace: Trace) -> str:
+    """The product that was written, in the form the family reads."""
+    said = None if trace.written is None else trace.written.get("answer")
+    if said is None:
+        return ""
+    return f"={str(said)[::-1]}" if family.scratchpad else str(said)
+
+
+def _append(table: dict[str, list[Any]], row: Sequence[Any]) -> None:
+    for column, value in zip(table, row, strict=True):
+        table[column].append(value)

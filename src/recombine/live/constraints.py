@@ -1,0 +1,163 @@
+"""Which constraints a language model obeys, beside what answers without competence obey."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from recombine.constraints.family import verdict_scores
+from recombine.constraints.problem import KINDS, Problem, judge
+from recombine.constraints.prompts import parse, prompt
+from recombine.constraints.tasks import POWER_FLOW, WHOLE_NUMBERS, task_named
+from recombine.errors import InvalidRequest
+from recombine.lab.judge import Judgement, sentence
+from recombine.lab.study import Claim, Evidence, NotTested
+from recombine.live.constraints_page import family_of, null_shares, problem_of, sections, told
+from recombine.live.kit import Answers, Kit, Options, Question
+from recombine.report.document import Section
+
+LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
+ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
+THINKING = "Use no tools. Think as long as you need, then end with one JSON object"
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ConstraintsOptions(Options):
+    """Which tasks, how many instances of each, and whether the model may think aloud first."""
+
+    tasks: tuple[str, ...] = ("case9", "portfolio", "scheduling", "knapsack")
+    thinking: bool = False
+
+
+class Constraints(Kit):
+    """Which constraints a language model's answers obey."""
+
+    name = "constraints"
+    question = (
+        "Which constraints do a language model's answers obey, and is that more than answers "
+        "without competence obey?"
+    )
+    source = (
+        "Bernier, Ghamizi, Dogoulis and Cordy, Can large language models reason and optimize under "
+        "constraints?, 2026; instances, tolerances and baselines are this program's own"
+    )
+    options = ConstraintsOptions()
+    main = "strict"
+    longest = 4096
+    # What is feasible depends on the instance, not on its optimum: gold is not what is scored.
+    within = None
+    not_shown = (
+        "How the published share weighs its constraints, or with which tolerances. Here balances "
+        "hold to .01 and bounds to .001 per unit; whole numbers must be exact.",
+        "What the model could do with tools, with other words for the same problem, or at another "
+        "temperature than 0.",
+        "Whether a feasible answer was reasoned out or guessed; the rows of answers without "
+        "competence say how far guessing goes.",
+    )
+
+    def questions(self, options: ConstraintsOptions) -> Iterator[Question]:
+        for task in dict.fromkeys(options.tasks):
+            family = family_of(task)
+            found = family.cases(family.rng(options.seed, "live"), "train", options.items)
+            for number, (case, x) in enumerate(found):
+                text = prompt(case.problem)
+                if ALONE not in text:
+                    raise InvalidRequest("the prompt of a problem no longer ends as this kit needs")
+                columns = {
+                    "task": task, "kind": task_named(task).kind, "part": case.part,
+                    "variables": len(x), "instance": family.write(case.problem),
+                }  # fmt: skip
+                yield Question(
+                    f"{task}-{number}",
+                    text.replace(ALONE, THINKING) if options.thinking else text,
+                    _solution(case.problem, x),
+                    columns,
+                )
+
+    def score(self, question: Question, answer: str) -> dict[str, float]:
+        problem = problem_of(question)
+        x = said(problem, answer)
+        verdict = judge(problem, x, parse(problem, question.gold))
+        kinds = np.array([rule.kind for rule in problem.constraints])
+        counts = {}
+        for kind in KINDS:  # counts, as an instance may have none of a kind
+            counts[f"{kind} held"] = float(verdict.satisfied[kinds == kind].sum())
+            counts[f"{kind} asked"] = float((kinds == kind).sum())
+        scores = verdict_scores(verdict)
+        kept = ("strict", "parsed", "micro", "gap", "squared_error")
+        return {**{name: scores[name] for name in kept}, **counts}
+
+    def claims(self, answers: Answers) -> Sequence[Claim]:
+        kinds = [k for k in (POWER_FLOW, WHOLE_NUMBERS) if len(answers.where(kind=k))]
+        return [claim for kind in kinds for claim in _claims(kind, answers.where(kind=kind))]
+
+    def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
+        each = [told(answers.where(task=task)) for task in answers.labels("task")]
+        return f"{sentence(judgements)} Satisfied: {'; '.join(each)}."
+
+    def sections(self, answers: Answers) -> Sequence[Section]:
+        return sections(answers)
+
+
+def _solution(problem: Problem, x: Float[np.ndarray, "variable"]) -> str:
+    named = zip(problem.variables, x, strict=True)
+    return json.dumps({v.name: round(value) if v.whole else float(value) for v, value in named})
+
+
+def said(problem: Problem, text: str) -> Float[np.ndarray, "variable"] | None:
+    """The values an answer states, whatever was said before them; None if it states none.
+
+    >>> from recombine.constraints.knapsack import Knapsack
+    >>> said(Knapsack((6,), (3,), (1,), 4, 3), 'It fits: {"x1": 1}').tolist()
+    [1.0]
+    """
+    text = _THOUGHTS.sub("", text).rstrip().removesuffix("```").rstrip()
+    for start in (0, max(0, text.rfind("{"))):  # a solution has no inner braces
+        try:
+            return parse(problem, text[start:])
+        except InvalidRequest:
+            continue
+    return None
+
+
+def _claims(kind: str, answers: Answers) -> list[Claim]:
+    """The published claims, and the one that would unmask them, for one kind of problem."""
+    on = f"On {kind}"
+
+    def share(kind_of: str) -> Evidence:
+        rows = [row for row in answers if row[f"{kind_of} asked"]]
+        if not rows:
+            raise NotTested(f"No instance has a constraint of kind {kind_of}.")
+        return Evidence.of_values([r[f"{kind_of} held"] / r[f"{kind_of} asked"] for r in rows])
+
+    return [
+        Claim(f"{kind}: ceiling",
+              f"{on}, the model satisfies between {LOW:.2f} and {HIGH:.2f} of the constraints",
+              lambda _: Evidence.of_values(answers.values("micro")), "items",
+              at_least=LOW, at_most=HIGH),
+        Claim(f"{kind}: boxes hold", f"{on}, it satisfies at least .85 of the box constraints",
+              lambda _: share("box"), "items", at_least=0.85),
+        Claim(f"{kind}: equalities fail", f"{on}, it satisfies at most .25 of the equalities",
+              lambda _: share("equality"), "items", at_most=0.25),
+        Claim(f"{kind}: hardly ever feasible",
+              f"{on}, at most .05 of its answers satisfy every constraint",
+              lambda _: Evidence.of_interval(lambda level: answers.rate("strict", level)),
+              "items", at_most=0.05),
+        Claim(f"{kind}: artefact",
+              f"{on}, an answer that takes no thought, or the optimum with 1 % noise, satisfies at "
+              "least as large a share of the constraints as the model does",
+              lambda _: _null_over_model(answers), "items", at_least=0.0),
+    ]  # fmt: skip
+
+
+def _null_over_model(answers: Answers) -> Evidence:
+    shares = null_shares(answers)
+    best = max(("guess", "noise"), key=lambda name: float(np.mean(shares[name])))
+    own = np.asarray(answers.values("micro"))
+    return Evidence.of_values(shares[best] - own, f"Against the {best}, the better of the two.")

@@ -1,0 +1,393 @@
+"""Does a network compute, or does it match what training showed it often?
+
+`recombine run subgraphs --preset standard` trains transformers on products and on best
+subsequences, with and without the steps written out. Its centre is an experiment: two training
+sets that differ in nothing but which half of the endings of lists is common, so that a difference
+on the same node of the same item is what frequency does. Around it stand the published
+diagnostics: what lies beyond training, which digits of wrong answers are right, whether frequent
+subgraphs come out right more often, how errors spread and compound. Expected from the literature:
+frequent subgraphs are done better, and nothing beyond training is done at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from recombine.errors import InvalidRequest, unknown
+from recombine.families.multiplication import Multiplication
+from recombine.families.subsequence import Subsequence
+from recombine.instruments.subgraphs import SEEN, Subgraphs
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.learners.next_token import NextToken
+from recombine.report.document import Section
+from recombine.seeds import Seeds
+from recombine.studies import _base as base
+from recombine.studies import _subgraphs as parts
+from recombine.studies._sequence_tasks import model_named
+from recombine.studies._subgraphs_sections import sections
+
+PRODUCTS, PRODUCTS_STEPS = "multiplication", "multiplication, steps"
+LISTS, LISTS_STEPS = "subsequence", "subsequence, steps"
+TASKS = (PRODUCTS, PRODUCTS_STEPS, LISTS, LISTS_STEPS)
+TRAINED_SHARE = 0.8  # of all pairs of the trained sizes, at most
+Half = Literal[0, 1, 2]
+NOTHING = 0.02  # by how much halves may differ where neither was favoured
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tasks at the largest width; both arms of the experiment at every width."""
+
+    tasks: tuple[str, ...] = (LISTS_STEPS,)
+    answer_sizes: tuple[str, ...] = ("1x1", "2x1", "3x1")
+    steps_sizes: tuple[str, ...] = ("1x1", "2x1")
+    answer_beyond: tuple[str, ...] = ("2x2", "3x3")
+    steps_beyond: tuple[str, ...] = ("3x1", "2x2")
+    products: int = 30_000  # most products to train on
+    length: int = 4
+    reach: int = 5
+    longer: int = 2
+    share: float = 0.45
+    odds: int = 20
+    positions: str = "learned"
+    width: tuple[int, ...] = (48,)
+    depth: int = 2
+    head: int = 16
+    steps: int = 500
+    rate: float = 3e-3
+    batch: int = 16
+    row: int = 80
+    rows: int = 2**13
+    tested: int = 300
+    items: int = 100
+    evaluations: int = 6
+    seeds: int = 5
+
+
+class SubgraphsStudy(Study):
+    """Frequency by experiment, and the published diagnostics of computation graphs."""
+
+    name = "subgraphs"
+    question = (
+        "Do networks compute step by step, or do they match the subgraphs that training showed "
+        "them often?"
+    )
+    source = (
+        "Dziri et al., Faith and Fate: limits of transformers on compositionality, 2023; the "
+        "experiment that swaps frequencies is our own"
+    )
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
+    not_shown = (
+        "Pretrained models: every network here starts from random weights (`recombine subgraphs` "
+        "asks a live one).",
+        "That frequency is harmless where the experiment finds nothing: it varies one kind of "
+        "subgraph, the last three numbers of a list, by one factor.",
+        "Why longer items fail: positions never trained, and answers that end too early, are "
+        "counted as errors like any other.",
+        "The published scratchpads in words: these are shorter, and write long numbers units "
+        "first.",
+    )
+    presets: ClassVar = {
+        "smoke": Grid(tasks=(PRODUCTS, LISTS_STEPS), products=400, length=3, reach=3, longer=1,
+                      share=0.3, odds=4, width=(16,), depth=1, head=8, steps=20, batch=4,
+                      rows=2**9, tested=40, items=10, evaluations=2, seeds=2),
+        "quick": Grid(),
+        "standard": Grid(
+            tasks=TASKS, answer_sizes=("1x1", "2x1", "3x1", "4x1"),
+            steps_sizes=("1x1", "2x1", "2x2", "3x1", "3x2"), answer_beyond=("5x1", "2x2", "3x3"),
+            steps_beyond=("4x1", "4x2", "3x3"), products=60_000, length=5, longer=3, share=0.2,
+            odds=50, positions="rotary", width=(32, 64, 128), depth=4, steps=6_000, rate=1e-3,
+            row=256, rows=2**15, tested=2_000, items=200, evaluations=12,
+        ),
+        "paper": Grid(
+            tasks=TASKS, answer_sizes=("1x1", "2x1", "2x2", "3x1", "3x2", "3x3", "4x1", "4x2"),
+            steps_sizes=("1x1", "2x1", "2x2", "3x1", "3x2", "3x3"), answer_beyond=("4x3", "4x4"),
+            steps_beyond=("4x1", "4x2"), products=1_400_000, length=5, longer=5, share=0.5,
+            width=(128, 384, 768), depth=6, head=64, steps=100_000, rate=3e-4, batch=64, row=512,
+            rows=2**19, tested=2_000, items=500, evaluations=50,
+        ),
+    }  # fmt: skip
+
+    def cells(self, grid: Grid) -> list[Cell]:
+        wide = max(grid.width)
+        found = []
+        for task in grid.tasks:
+            if task not in TASKS:
+                raise unknown("task", task, TASKS)
+            arms = task in (LISTS, LISTS_STEPS)
+            for seed in range(grid.seeds):
+                found.append(cell(grid, task, wide, 0, seed))
+                for width in grid.width if arms else ():
+                    found += [cell(grid, task, width, 1, seed), cell(grid, task, width, 2, seed)]
+        return found
+
+    def claims(self, grid: Grid) -> list[Claim]:
+        found: list[Claim] = []
+        for task in grid.tasks:
+            if task in (LISTS, LISTS_STEPS):
+                found += experiment(grid, task)
+        for task in grid.tasks:
+            found += beyond_training(grid, task)
+        if PRODUCTS in grid.tasks:
+            found += surface()
+        for task in grid.tasks:
+            if task in (PRODUCTS_STEPS, LISTS_STEPS):
+                found += step_by_step(task)
+        return found
+
+    def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
+        return sections(grid, results)
+
+
+def cell(grid: Grid, task: str, width: int, favours: Half, seed: int) -> Cell:
+    """A network on a task; arms of one seed share everything but the favoured half."""
+    learner = NextToken(
+        family=family(grid, task, favours),
+        model=model_named(grid.positions, width, grid.depth, grid.head), seeds=Seeds.all(seed),
+        training_steps=grid.steps, batch=grid.batch, learning_rate=grid.rate,
+        warmup=max(10, grid.steps // 20), row=grid.row, rows=grid.rows, vocabulary=32,
+        evaluation_every=max(10, grid.steps // grid.evaluations // 10 * 10),
+    )  # fmt: skip
+    labels = {"task": task, "width": width, "favours": favours, "odds": grid.odds, "seed": seed,
+              "parameters": learner.size}  # fmt: skip
+    return Cell(learner, labels, (Subgraphs(items=grid.items),))
+
+
+def family(grid: Grid, task: str, favours: Half) -> Multiplication | Subsequence:
+    """A task at the sizes of a grid."""
+    scratchpad = task in (PRODUCTS_STEPS, LISTS_STEPS)
+    if task in (LISTS, LISTS_STEPS):
+        return Subsequence(
+            train_length=grid.length, reach=grid.reach, longer=grid.longer, train_share=grid.share,
+            scratchpad=scratchpad, beyond_items=4 * grid.items, odds=grid.odds,
+            favours=favours, test_items=grid.tested, validation_items=100,
+        )  # fmt: skip
+    trained = sizes(grid.steps_sizes if scratchpad else grid.answer_sizes)
+    beyond = sizes(grid.steps_beyond if scratchpad else grid.answer_beyond)
+    pairs = sum(81 * 10 ** (x + y - 2) for x, y in trained)
+    fewest = min(81 * 10 ** (x + y - 2) for x, y in beyond)
+    return Multiplication(
+        train_sizes=trained, beyond_sizes=beyond, scratchpad=scratchpad,
+        train_items=min(grid.products, round(TRAINED_SHARE * pairs)),
+        test_items=min(grid.tested, pairs - round(TRAINED_SHARE * pairs)), validation_items=100,
+        beyond_items=min(4 * grid.items, fewest - 100),
+    )  # fmt: skip
+
+
+def sizes(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Sizes of products as they are typed.
+
+    >>> sizes(["3x2"])
+    ((3, 2),)
+    """
+    found = []
+    for name in names:
+        digits = name.split("x")
+        if len(digits) != 2 or not all(one.isdecimal() for one in digits):
+            raise InvalidRequest(f"size {name!r}: expected digits by digits, such as 3x2")
+        found.append((int(digits[0]), int(digits[1])))
+    return tuple(found)
+
+
+def experiment(grid: Grid, task: str) -> list[Claim]:
+    """What swapping frequencies does to the same nodes of the same items."""
+    small, wide = min(grid.width), max(grid.width)
+    what = "steps" if task == LISTS_STEPS else "marks"
+    swap = (
+        f"Of the {what} that are made from the last three numbers, more are right where lists "
+        f"with this ending were {grid.odds} times as common in training as where the others were"
+    )
+    longer = beyond_splits(grid, task)
+    compared = "in larger networks" if small == wide else f"at width {wide} than at {small}"
+    return [
+        Claim(f"{task}: frequency matters",
+              f"{swap} (the same {what} of the same items, width {wide})",
+              frequency(task, wide, [SEEN]), above=0.0),
+        Claim(f"{task}: frequency matters much",
+              f"What frequency does to these {what} is at least .05",
+              frequency(task, wide, [SEEN]), at_least=0.05),
+        Claim(f"{task}: frequency matters beyond training",
+              f"In longer lists than trained, more of these {what} are right where their ending "
+              "was common",
+              frequency(task, wide, longer), above=0.0),
+        Claim(f"{task}: placebo",
+              f"Where neither half was favoured the halves differ by no more than {NOTHING:g}",
+              placebo(task, wide), at_least=-NOTHING, at_most=NOTHING),
+        Claim(f"{task}: size removes what frequency does",
+              f"What frequency does to these {what} is smaller {compared}",
+              sizes_differ(task, small, wide), above=0.0),
+    ]  # fmt: skip
+
+
+def beyond_training(grid: Grid, task: str) -> list[Claim]:
+    """Learnt where it was trained, lost beyond."""
+    far = beyond_splits(grid, task, far=True)
+    told = ", ".join(split.removeprefix("unseen_") for split in far)
+    most = 0.05 if task == PRODUCTS else 0.3
+    return [
+        Claim(f"{task}: learnt", f"At least .9 of the answers to {task} like training are exact",
+              learnt(task), at_least=0.9),
+        Claim(f"{task}: lost beyond training",
+              f"At most {most:g} of the answers to {task} are exact beyond training ({told})",
+              over_networks(task, lambda row: exact(row, far)), at_most=most),
+        Claim(f"{task}: gap",
+              f"At least .6 less of the answers to {task} are exact beyond training than like it",
+              over_networks(task, lambda row: parts.in_distribution(row) - exact(row, far)),
+              at_least=0.6),
+    ]  # fmt: skip
+
+
+def surface() -> list[Claim]:
+    """Which digits of wrong products are right all the same."""
+    found = []
+    kinds = (
+        ("like training", parts.like_training, learnt_or_not,
+         "in networks that have learnt the task or not"),
+        ("beyond training", parts.beyond, over_networks, "in networks that have learnt the task"),
+    )  # fmt: skip
+    for where, chosen, measure, who in kinds:
+        for name, sentence, number, least, most in (
+            ("last digits", "at least .9 have the last digit right",
+             lambda size, right: right[-1], 0.9, None),
+            ("first digits", "at least .6 have the first digit right",
+             lambda size, right: right[0], 0.6, None),
+            ("middle digits", "at most .5 have the hardest middle digit right",
+             lambda size, right: min(right[1:-1]), None, 0.5),
+            ("digits that a pair tells",
+             "digits of which a pair of input digits tells more are right more often (rank "
+             "correlation at least .6)", parts.follows_gain, 0.6, None),
+        ):  # fmt: skip
+            told = f"Of wrong products {where}, {who}: {sentence}"
+            shown = measure(PRODUCTS, parts.digit_number(chosen, number))
+            found.append(Claim(f"{name}, {where}", told, shown, at_least=least, at_most=most))
+    return found
+
+
+def step_by_step(task: str) -> list[Claim]:
+    """Where in a scratchpad errors are, and whether frequency tells."""
+    return [
+        Claim(f"{task}: frequent subgraphs are right more often",
+              "Of a right and a wrong step of one size and layer, both from right parents, the "
+              "right one's whole subgraph was the more frequent in training, at least .6 of the "
+              "time (AUROC)", told_by_frequency(task), at_least=0.6),
+        Claim(f"{task}: correct nodes get fewer with depth",
+              "Beyond training, the share of nodes that are right with all they are made of falls "
+              "with the layer (rank correlation at most -.7)",
+              over_networks(task, parts.falls), at_most=-0.7),
+        Claim(f"{task}: late errors are spread ones",
+              "Beyond training, the share of errors that only follow from earlier ones is larger "
+              "in the last third of layers than in the first",
+              over_networks(task, parts.spreads), above=0.0),
+        Claim(f"{task}: accuracy falls exponentially",
+              "The logarithm of accuracy is a straight line in depth (R² at least .9)",
+              over_networks(task, parts.straight), at_least=0.9),
+        Claim(f"{task}: no better than compounded errors",
+              "At no size is accuracy above what errors of steps compound to, and two standard "
+              "errors", over_networks(task, parts.over_bound), at_most=0.0),
+    ]  # fmt: skip
+
+
+def beyond_splits(grid: Grid, task: str, far: bool = False) -> list[str]:
+    """Names of splits beyond training; `far` ones are two numbers longer, or 3x3 digits."""
+    if task in (LISTS, LISTS_STEPS):
+        start = grid.length + (2 if far and grid.longer > 1 else 1)
+        return [f"unseen_length-{n}" for n in range(start, grid.length + grid.longer + 1)]
+    names = grid.steps_beyond if task == PRODUCTS_STEPS else grid.answer_beyond
+    chosen = ["3x3"] if far and "3x3" in names else names
+    return [f"unseen_{name}" for name in chosen]
+
+
+def exact(row: Row, splits: Sequence[str]) -> float:
+    return float(np.mean([row.value(parts.READ, split) for split in splits]))
+
+
+Measure = Callable[[Results], Evidence]
+
+
+def frequency(task: str, width: int, splits: Sequence[str]) -> Measure:
+    def measure(results: Results) -> Evidence:
+        rows, note = parts.able(results, task=task, width=width)
+        values = np.asarray(list(parts.effects(rows, splits).values()))
+        _usable(values, "Seeds with both arms", note)
+        if parts.level(rows, splits) < parts.FLOOR:
+            raise NotTested("Nothing is right there in either arm, whatever was frequent.")
+        return Evidence.of_values(values, f"{parts.checked_effects(rows, splits)} {note}".strip())
+
+    return measure
+
+
+def placebo(task: str, width: int) -> Measure:
+    def measure(results: Results) -> Evidence:
+        rows, note = parts.able(results, task=task, width=width, favours=0)
+        values = np.asarray([parts.halves(row, [SEEN]) for row in rows])
+        return Evidence.of_values(_usable(values, "Trained networks", note), note)
+
+    return measure
+
+
+def sizes_differ(task: str, small: int, wide: int) -> Measure:
+    def measure(results: Results) -> Evidence:
+        if small == wide:
+            raise NotTested("Needs two widths.")
+        rows, note = parts.able(results, task=task)
+        found = [parts.effects(rows.where(width=width), [SEEN]) for width in (small, wide)]
+        both = sorted(found[0].keys() & found[1].keys())
+        values = np.asarray([found[0][seed] - found[1][seed] for seed in both])
+        return Evidence.of_values(_usable(values, "Seeds with all arms", note), note)
+
+    return measure
+
+
+def learnt(task: str) -> Measure:
+    def measure(results: Results) -> Evidence:
+        rows = base.require_labels(results, task=task, favours=0)
+        return Evidence.of_values(base.require(rows.values(parts.READ, SEEN), "Networks"))
+
+    return measure
+
+
+def over_networks(task: str, number: Callable[[Row], float]) -> Measure:
+    """One number for each network that learnt the task; those it does not exist for are counted."""
+
+    def measure(results: Results) -> Evidence:
+        rows, note = parts.able(results, task=task, favours=0)
+        return _evidence(rows, number, note)
+
+    return measure
+
+
+def learnt_or_not(task: str, number: Callable[[Row], float]) -> Measure:
+    def measure(results: Results) -> Evidence:
+        rows = base.require_labels(results, task=task, favours=0)
+        return _evidence(Results([row for row in rows if not row.diverged]), number, "")
+
+    return measure
+
+
+def told_by_frequency(task: str) -> Measure:
+    def measure(results: Results) -> Evidence:
+        rows, note = parts.able(results, task=task, favours=0)
+        rows = Results([row for row in rows if np.isfinite(parts.auroc(row))])
+        _usable(np.asarray([parts.auroc(row) for row in rows]), "Trained networks", note)
+        return _evidence(rows, parts.auroc, f"{parts.checked_auroc(rows)} {note}".strip())
+
+    return measure
+
+
+def _evidence(rows: Results, number: Callable[[Row], float], note: str) -> Evidence:
+    values = np.asarray([number(row) for row in rows])
+    finite = values[np.isfinite(values)]
+    if len(finite) < len(values):
+        note = f"{note} {len(values) - len(finite)} gave no number.".strip()
+    return Evidence.of_values(_usable(finite, "Trained networks", note), note)
+
+
+def _usable(values: np.ndarray, what: str, note: str) -> np.ndarray:
+    try:
+        return base.require(values, what)
+    except NotTested as reason:
+        raise NotTested(f"{reason} {note}".strip()) from None

@@ -1,0 +1,194 @@
+"""The instrument of subgraphs on scripted executors: what was put in must be read out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from recombine.errors import NotApplicable
+from recombine.families import Functions, Multiplication, Subsequence
+from recombine.graphs import (
+    SubgraphIndex,
+    graph_keys,
+    memorising_executor,
+    noisy_executor,
+    subsequence_graph,
+    workings_of,
+    write_multiplication,
+    write_subsequence,
+)
+from recombine.instruments import Subgraphs, check_instrument
+from recombine.instruments.sequence_subject import SequenceSubject
+from recombine.learners.next_token import NextToken
+from recombine.models.sequence import SequenceModel
+
+FEW = {"test_items": 60, "validation_items": 20, "beyond_items": 60}
+LISTS = Subsequence(
+    train_length=4, reach=3, longer=2, train_share=0.4, scratchpad=True, odds=20, **FEW
+)  # fmt: skip
+PRODUCTS = Multiplication(
+    train_sizes=((1, 1), (2, 1)), beyond_sizes=((3, 1), (2, 2)), train_items=700, **FEW
+)  # fmt: skip
+READS = Subgraphs(items=60)
+
+
+def learner(family) -> NextToken:
+    model = SequenceModel(depth=1, width=8, heads=1)
+    return NextToken(family=family, model=model, row=96, rows=2**12, vocabulary=32)
+
+
+class Scripted(SequenceSubject):
+    """A subject whose answers come from a function of the question."""
+
+    def __init__(self, family, answer):
+        made = learner(family)
+        weights = made.weights(made.program().init({}, jax.random.key(0)))
+        whole = made.subject(weights)
+        assert isinstance(whole, SequenceSubject)
+        super().__init__(made, weights, whole.corpus)
+        self._answer = answer
+
+    def written(self, sources, longest=None, ends=None):
+        return [self.numbers(self._answer(self.text(source))) for source in sources]
+
+
+def mute(source: str) -> str:
+    return ""
+
+
+def read(family, answer):
+    return READS.read(Scripted(family, answer), Scripted(family, mute), {})
+
+
+def counts(family, seed: int = 0):
+    """For a list: how often training saw the subgraph of each node."""
+    sources = [item.source for item in family.corpus(seed)["train"]]
+    index = SubgraphIndex.of(keys.strict for keys in workings_of(family.name).trained(sources))
+    return lambda graph: index.count(graph_keys([graph]).strict)[0]
+
+
+def graph_of(source: str):
+    return subsequence_graph([int(word) for word in source.split(" ")])
+
+
+@pytest.mark.parametrize("family", [LISTS, PRODUCTS])
+@pytest.mark.parametrize("scratchpad", [True, False])
+def test_a_solver_is_right_everywhere_and_an_untrained_network_nowhere(family, scratchpad):
+    family = dataclasses.replace(family, scratchpad=scratchpad)
+    found = read(family, family.solve)
+    corpus = family.corpus(0)
+    names = ["seen", *(f"unseen_{split}" for split in corpus.beyond)]
+    assert all(found.values[name] == 1 == found.values[f"{name}/readable"] for name in names)
+    assert found.controls["untrained"]["seen"] == 0
+    assert "auroc" not in found.values  # nothing is wrong, so there is nothing to compare
+    assert set(found.tables["sizes"]["exact"]) == {1.0}
+    if scratchpad:
+        layers = found.tables["layers"]
+        assert sum(layers["correct"]) > 500
+        assert all(sum(layers[name]) == 0 for name in ("local", "propagation", "missing"))
+        assert set(found.tables["sizes"]["bound"]) == {1.0}
+    assert found.tables.get("digits", {"wrong": []})["wrong"] == []
+
+
+def test_a_network_that_memorises_is_told_from_one_that_errs_at_random():
+    family = dataclasses.replace(LISTS, favours=1)
+    rng, seen = np.random.default_rng(1), counts(family)
+
+    def memorised(source: str) -> str:
+        graph = graph_of(source)
+        return write_subsequence(memorising_executor(graph, seen(graph), rng, at_least=4).written)
+
+    def at_random(source: str) -> str:
+        return write_subsequence(noisy_executor(graph_of(source), rng, error=0.1).written)
+
+    found, blind = read(family, memorised), read(family, at_random)
+    assert found.values["auroc"] > 0.9 and found.values["pairs"] > 1000
+    assert abs(blind.values["auroc"] - 0.5) < 0.05
+    # Half 1 is common here: its endings are known, those of the other half mostly are not.
+    assert found.values["seen/touched1"] > found.values["seen/touched2"] + 0.1
+    assert abs(blind.values["seen/touched1"] - blind.values["seen/touched2"]) < 0.1
+    for one in (found, blind):
+        assert one.controls["planted"]["memory"] > 0.95
+        assert abs(one.controls["blind"]["memory"]) < 0.1
+        assert abs(one.controls["shuffled"]["memory"]) < 0.15
+    assert blind.values["error"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_executors_of_answers_alone_still_depend_on_what_was_frequent():
+    family = dataclasses.replace(LISTS, scratchpad=False, favours=2)
+    controls = read(family, family.solve).controls
+    assert controls["planted"]["seen/touched2"] > controls["planted"]["seen/touched1"] + 0.1
+    blind = controls["blind"]
+    assert abs(blind["seen/touched2"] - blind["seen/touched1"]) < 0.1
+    assert "memory" not in blind and "seen/untouched1" not in blind
+
+
+def test_nodes_that_were_not_written_are_wrong_and_text_that_is_none_is_unparseable():
+    found = read(LISTS, lambda source: "yes yes")
+    assert found.values["seen"] == found.values["seen/readable"] == 0
+    assert found.values["seen/touched1"] == 0
+    layers = found.tables["layers"]
+    assert sum(layers["unparseable"]) > 500 and sum(layers["correct"]) == 0
+    assert "auroc" not in found.values
+    assert set(found.tables["sizes"]["bound"]) == {None}
+
+
+def test_errors_are_counted_in_the_layer_where_they_are():
+    def wrong(source: str) -> str:
+        graph = graph_of(source)
+        assert isinstance(graph.answer, str)
+        turned = graph.answer.translate(str.maketrans("12", "21"))
+        return write_subsequence({**graph.values, "answer": turned})
+
+    layers = read(LISTS, wrong).tables["layers"]
+    rows = list(zip(*(layers[name] for name in ("split", "size", "layer", "local")), strict=True))
+    deepest = {(split, size): layer for split, size, layer, _ in sorted(rows)}
+    for split, size, layer, local in rows:
+        assert (local > 0) == (layer == deepest[split, size])
+
+
+@pytest.mark.parametrize("scratchpad", [True, False])
+def test_which_digits_of_wrong_products_are_right_is_told(scratchpad):
+    family = dataclasses.replace(PRODUCTS, scratchpad=scratchpad)
+
+    def off_by_ten(source: str) -> str:
+        graph = workings_of("multiplication").graph(source)
+        answer = graph.answer
+        assert isinstance(answer, int)
+        answer = answer - 10 if answer >= 10 else answer + 10
+        if not scratchpad:
+            return str(answer)
+        return write_multiplication({**graph.values, "answer": answer})
+
+    digits = read(family, off_by_ten).tables["digits"]
+    for place, places, right in zip(
+        digits["place"], digits["places"], digits["right"], strict=True
+    ):
+        if place == places:
+            assert right == 1.0
+        elif place == places - 1:
+            assert right == 0.0
+    assert {"2x1", "3x1", "2x2"} <= set(digits["size"])
+
+
+def test_the_frequency_of_a_node_is_what_training_holds_of_it():
+    family = dataclasses.replace(LISTS, favours=1)
+    seen = counts(family)
+    sources = [item.source for item in family.corpus(0)["train"]]
+    graph = graph_of("1 0 2")
+    # The best sum from the first number on is made of this whole list: lists that end so hold it.
+    ending = sum(source == "1 0 2" or source.endswith(" 1 0 2") for source in sources)
+    assert seen(graph)[graph.places["best[0]"]] == ending
+
+
+def test_the_contract_holds_and_other_families_are_refused():
+    made = learner(dataclasses.replace(LISTS, favours=1))
+    draw = lambda key: made.weights(made.program().init({}, jax.random.key(key)))  # noqa: E731
+    check_instrument(Subgraphs(items=20), made, draw(0), draw(1))
+    other = learner(Functions(train_items=300, test_items=30))
+    weights = other.weights(other.program().init({}, jax.random.key(0)))
+    with pytest.raises(NotApplicable, match="step by step"):
+        READS.read(other.subject(weights), other.subject(weights), {})

@@ -1,0 +1,140 @@
+"""The kit of constraints: right answers score, null answers are counted, dress is forgiven."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from recombine.cli.live import run
+from recombine.cli.parser import build
+from recombine.errors import InvalidRequest
+from recombine.live import Answer, Scripted, kit_named, run_kit
+from recombine.live.asking import questions_of
+from recombine.live.constraints import said
+from recombine.live.constraints_page import null_shares, problem_of
+from recombine.live.kit import scored
+
+from .standin import StandIn
+
+KIT = kit_named("constraints")
+WHOLE = {"tasks": "portfolio,scheduling,knapsack"}
+
+
+def drawn(settings=None, items=4, seed=0):
+    return questions_of(KIT, KIT.chosen(settings, items=items, seed=seed))
+
+
+def answered(questions, say):
+    return scored(KIT, questions, {q.id: Answer(say(q)) for q in questions})
+
+
+def guess(question):
+    """What takes no thought."""
+    problem = problem_of(question)
+    named = zip(problem.variables, problem.guess(), strict=True)
+    return json.dumps({variable.name: value for variable, value in named})
+
+
+def test_the_optimum_satisfies_every_constraint_of_every_task():
+    answers = answered(drawn({"tasks": "case9,case14,portfolio,scheduling,knapsack"}, items=2),
+                       lambda q: q.gold)  # fmt: skip
+    assert answers.mean("strict") == answers.mean("micro") == answers.mean("parsed") == 1
+    assert set(answers.values("gap")) == set(answers.values("squared_error")) == {0.0}
+
+
+def test_the_prompt_alone_holds_the_instance():
+    for question in drawn(WHOLE):
+        data = question.prompt.split("Data:\n")[1].split("\n\nEvery constraint")[0]
+        assert json.loads(data) == problem_of(question).describe()
+
+
+def test_scores_have_the_same_names_whatever_the_instance_and_the_answer():
+    questions = drawn(WHOLE)
+    names = {tuple(KIT.score(q, say)) for q in questions for say in (q.gold, "", "no")}
+    assert len(names) == 1
+
+
+def test_more_items_only_add_questions():
+    few, many = drawn(WHOLE, items=2), drawn(WHOLE, items=5)
+    assert {q.id: q for q in few}.items() <= {q.id: q for q in many}.items()
+    assert len({q.prompt for q in many}) == len(many) == 15
+
+
+@pytest.mark.parametrize(
+    "dress",
+    ["{}", "```json\n{}\n```", "Let me see {{a}}: so\n{}", "<think>{{1}}</think>{}",
+     "The answer:\n```\n{}\n```\n"],
+)  # fmt: skip
+def test_an_answer_is_read_however_it_is_dressed(dress):
+    [question] = drawn({"tasks": "knapsack"}, items=1)
+    text = dress.replace("{{", "<<").replace("}}", ">>").replace("{}", question.gold)
+    text = text.replace("<<", "{").replace(">>", "}")
+    assert KIT.score(question, text)["strict"] == 1
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"x1": 1}', "nobody knows", '{"x1": NaN}', "[1]"])
+def test_what_states_no_solution_satisfies_nothing(text):
+    [question] = drawn({"tasks": "knapsack"}, items=1)
+    scores = KIT.score(question, text)
+    assert scores["parsed"] == scores["strict"] == scores["micro"] == scores["box held"] == 0
+    assert said(problem_of(question), text) is None
+
+
+def test_counts_of_constraints_add_up():
+    for row in answered(drawn(), guess):
+        kinds = ("box", "inequality", "equality", "coupling")
+        asked = sum(row[f"{kind} asked"] for kind in kinds)
+        held = sum(row[f"{kind} held"] for kind in kinds)
+        assert asked == len(problem_of(row.question).constraints)
+        assert held / asked == pytest.approx(row["micro"])
+
+
+def test_one_who_guesses_is_told_that_guessing_reaches_as_much():
+    answers = answered(drawn({"tasks": "case9"}, items=12), guess)
+    np.testing.assert_allclose(null_shares(answers)["guess"], answers.values("micro"))
+    claims = {c.name: c for c in KIT.claims(answers)}
+    artefact = claims["power flow: artefact"].measure(None).interval(0.95)  # type: ignore[arg-type]
+    assert artefact.estimate == pytest.approx(0, abs=1e-12) and artefact.low >= -1e-12
+
+
+def test_thinking_aloud_is_asked_for_only_if_it_is_wanted():
+    alone, thinking = drawn({"tasks": "knapsack"}), drawn({"tasks": "knapsack", "thinking": "true"})
+    assert all("nothing else" in q.prompt for q in alone)
+    assert all("Think as long as you need" in q.prompt for q in thinking)
+    assert [q.gold for q in alone] == [q.gold for q in thinking]
+
+
+def test_an_unknown_task_is_named():
+    with pytest.raises(InvalidRequest, match="did you mean 'case14'"):
+        drawn({"tasks": "case41"})
+
+
+def test_a_whole_run_shows_the_rows_without_competence(tmp_path):
+    known = {q.prompt: q.gold for q in drawn({"tasks": "knapsack"}, items=6)}
+    options = KIT.chosen({"tasks": "knapsack"}, items=6)
+    outcome = run_kit(KIT, Scripted(known.__getitem__, "solver"), tmp_path / "run", options)
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert outcome.summary["score"] == {"strict": 1.0}
+    assert "a guess without thought" in page and "optimum with 1 % noise" in page
+    claims = {c["name"]: c["verdict"] for c in outcome.summary["claims"]}
+    assert claims["whole numbers: ceiling"] == claims["whole numbers: artefact"] == "refuted"
+    assert re.search(
+        r"knapsack 1\.00 of the constraints \(.*\), every one in 1\.00", outcome.summary["verdict"]
+    )
+
+
+def test_an_endpoint_is_asked_by_command(tmp_path, capsys):
+    known = {q.prompt: q.gold for q in drawn({"tasks": "scheduling"}, items=2)}
+    with StandIn(known.__getitem__) as server:
+        words = (
+            f"constraints --items 2 --set tasks=scheduling --endpoint {server.url} --model m "
+            f"--key-variable none --to {tmp_path}/run --json"
+        )
+        chosen = build().parse_args(words.split())
+        run(chosen)
+    found = json.loads(capsys.readouterr().out)
+    assert found["score"] == {"strict": 1.0} and found["finished"]
+    assert len(server.requests) == 2

@@ -1,0 +1,135 @@
+"""The kit of subgraphs: right by construction, strict about steps, fair about answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recombine.cli import main
+from recombine.errors import RecombineError
+from recombine.graphs import workings_of
+from recombine.live import Scripted, kit_named, run_kit
+from recombine.live.asking import questions_of
+from recombine.live.subgraphs import read_steps, write_steps
+
+from .standin import StandIn
+
+KIT = kit_named("subgraphs")
+SMALL = {"products": "1x1,3x2", "lengths": "3,5", "puzzles": "2x2,3x2"}
+
+
+def drawn(settings=None, items=3, seed=0):
+    return questions_of(KIT, KIT.chosen({**SMALL, **(settings or {})}, items=items, seed=seed))
+
+
+def test_a_perfect_answerer_gets_full_marks_in_every_task_and_form():
+    questions = drawn()
+    assert {(q.columns["task"], q.columns["form"]) for q in questions} == {
+        ("multiplication", "answer"), ("multiplication", "steps"), ("subsequence", "answer"),
+        ("subsequence", "steps"), ("zebra", "answer"),
+    }  # fmt: skip
+    for question in questions:
+        scores = KIT.score(question, KIT.solve(question))
+        assert scores["correct"] == scores["parsed"] == 1
+        if question.columns["form"] == "steps":
+            assert scores["correct"] == 1 and scores["unparseable"] == 0
+        if question.columns["task"] == "multiplication":
+            assert scores["first_digit"] == scores["last_digit"] == scores["middle"] == 1
+
+
+def test_both_forms_ask_the_same_and_more_items_only_add_questions():
+    few, many = drawn(items=2), drawn(items=4)
+    assert {q.id: q for q in few}.items() <= {q.id: q for q in many}.items()
+    sources = {
+        form: [q.columns["source"] for q in few if q.columns["form"] == form
+               and q.columns["task"] != "zebra"]
+        for form in ("answer", "steps")
+    }  # fmt: skip
+    assert sources["answer"] == sources["steps"]
+
+
+def test_steps_are_read_strictly_and_a_wrong_one_is_found_where_it_is():
+    [question] = drawn({"tasks": "multiplication", "products": "2x1", "forms": "steps"}, items=1)
+    graph = workings_of("multiplication").graph(str(question.columns["source"]))
+    told = [json.loads(line) for line in write_steps(graph).splitlines()]
+    told[0]["value"] += 1
+    scores = KIT.score(question, "\n".join(map(json.dumps, told)))
+    assert scores["local"] == pytest.approx(1 / len(told)) and scores["propagation"] == 0
+    assert scores["correct"] == 1 and scores["restoration"] > 0
+    prose = KIT.score(question, f"First I multiply the units.\nANSWER: {question.gold}")
+    assert prose["unparseable"] == 1 and prose["correct"] == 1
+    nothing = KIT.score(question, "I would rather not.")
+    assert nothing["correct"] == nothing["parsed"] == 0 and nothing["unparseable"] == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": "product[0,0]", "value": "many"}',
+        '{"step": "product[9,9]", "value": 3}',
+        '{"step": "x0", "value": 3}',
+        '{"step": ["product[0,0]"], "value": 3}',
+        '{"step": "product[0,0]", "value": true}',
+        '{"step": "product[0,0]", "value": 3, "note": "!"}',
+        "{" * 5000,
+        '["product[0,0]", 3]',
+    ],
+)
+def test_lines_that_do_not_keep_to_the_form_are_not_guessed_at(line):
+    assert read_steps(workings_of("multiplication").graph("35*9"), line) is None
+
+
+def test_answers_in_another_dress_are_still_read():
+    product = next(q for q in drawn() if q.id == "multiplication-3x2-answer-0")
+    grouped = f"{int(product.gold):,}"
+    assert KIT.score(product, f"It is **{grouped}**")["correct"] == 1
+    marks = next(q for q in drawn() if q.id == "subsequence-5-answer-0")
+    assert KIT.score(marks, f"ANSWER: [{marks.gold.replace(' ', ', ')}]")["correct"] == 1
+    puzzle = next(q for q in drawn() if q.id == "zebra-2x2-answer-0")
+    assert KIT.score(puzzle, f"So:\nAnswer: {puzzle.gold.upper()}.")["correct"] == 1
+
+
+def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):
+    golds = {q.prompt: q for q in drawn({"tasks": "multiplication", "forms": "answer"}, items=60)}
+
+    def surface(prompt: str) -> str:
+        """Right for one digit; else first and last digit right, the middle not."""
+        gold = golds[prompt].gold
+        if len(str(golds[prompt].columns["source"])) == 3:
+            return f"ANSWER: {gold}"
+        middle = "".join(str((int(d) + 1) % 10) for d in gold[1:-1])
+        return f"ANSWER: {gold[0]}{middle}{gold[-1]}"
+
+    options = KIT.chosen({**SMALL, "tasks": "multiplication", "forms": "answer"}, items=60)
+    outcome = run_kit(KIT, Scripted(surface, "surface"), tmp_path, options)
+    assert {c["name"]: c["verdict"] for c in outcome.summary["claims"]} == dict.fromkeys(
+        ("accuracy falls with size", "last digits", "first digits", "middle digits"), "supported"
+    )
+
+
+def test_an_endpoint_is_asked_and_its_page_is_written(tmp_path, capsys):
+    answers = {q.prompt: KIT.solve(q) for q in drawn(items=1)}
+    with StandIn(lambda prompt: answers[prompt]) as server, pytest.raises(SystemExit) as end:
+        main(["subgraphs", "--endpoint", server.url, "--model", "m", "--key-variable", "none",
+              "--to", str(tmp_path / "a"), "--items", "1", "--quiet",
+              "--set", *(f"{name}={value}" for name, value in SMALL.items())])  # fmt: skip
+    assert end.value.code == 0
+    page = (tmp_path / "a" / "report.html").read_text("utf-8")
+    assert "Accuracy by size" in page and "Where errors begin" in page
+    assert "answered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"tasks": "sums"}, "unknown task 'sums'"),
+        ({"forms": "essay"}, "unknown form"),
+        ({"products": "3"}, "such as 3x3"),
+        ({"puzzles": "9x9"}, "from 2 to 6"),
+        ({"lengths": "99"}, "expected 1 to 18"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(settings, words):
+    with pytest.raises(RecombineError, match=words):
+        drawn(settings)

@@ -1,0 +1,244 @@
+"""Study probability on readings made to order, and from plan to report at preset smoke."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recombine.families.strings import Strings
+from recombine.instruments import Reading
+from recombine.lab.execute import Session
+from recombine.lab.judge import Judgement, judge
+from recombine.lab.plan import part
+from recombine.lab.run import Request, run
+from recombine.lab.store import Store
+from recombine.lab.study import Results, Row
+from recombine.learners.next_token import NextToken
+from recombine.report.study import write_report
+from recombine.studies import PRESETS
+from recombine.studies._probability import (
+    ADVERSARIAL,
+    HIGH,
+    LANGUAGE,
+    LOOKS,
+    LOW,
+    MEDIUM,
+    PLACEBO,
+    RARE,
+    TASKS,
+    published,
+)
+from recombine.studies.probability import Grid, ProbabilityStudy
+
+STUDY = ProbabilityStudy()
+GRID = Grid(width=(32, 64), placebo_seeds=5)
+STEPS = [0, 100, 200, 300]
+Curve = tuple[float, ...]
+
+# In the language likely answers lead by .4 when they pass .5, and by .2 at the end; the rare shift
+# is never learnt. The placebo learns all alike.
+SLOW: Mapping[str, Curve] = {HIGH: (0.0, 0.3, 0.6, 1.0), MEDIUM: (0.0, 0.2, 0.5, 0.9),
+                             LOW: (0.0, 0.0, 0.2, 0.8), RARE: (0.0, 0.0, 0.0, 0.1)}  # fmt: skip
+ALIKE: Mapping[str, Curve] = dict.fromkeys((HIGH, MEDIUM, LOW, RARE), (0.0, 0.3, 0.6, 1.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """What one network is said to have done."""
+
+    curves: Mapping[str, Curve]
+    seen: float = 0.95
+    output: float = 1.0
+    input: float = 0.2
+    ratio: float = 6.0
+    adversarial_wrong: float = 50.0
+    wrong: float = 100.0
+    diverged_at: int | None = None
+
+
+def usual(labels: Mapping[str, Any]) -> Numbers:
+    ours = labels["world"] == LANGUAGE
+    return Numbers(SLOW if ours else ALIKE, output=float(ours), ratio=6.0 if ours else 1.0)
+
+
+def row(labels: dict[str, Any], cell: str, told: Numbers) -> Row:
+    rng = np.random.default_rng([labels["seed"], labels["width"]])
+
+    def near(value: float) -> float:
+        return value + 0.005 * float(rng.normal())
+
+    curves = {look: [near(v) for v in told.curves.get(look, told.curves[HIGH])] for look in LOOKS}
+    shares = {f"{task} {c}": 0.5 for task in TASKS for c in ("high", "medium", "low")}
+    shares |= {f"{task} adversarial": 0.5 for task in TASKS}
+    shares |= {look: curves[look][-1] for look in LOOKS if look != "seen"}
+    values = shares | {
+        "seen": near(told.seen), "output": near(told.output), "input": near(told.input),
+        "ratio": told.ratio * float(np.exp(0.1 * rng.normal())), "right": 1_000.0,
+        "adversarial_wrong": told.adversarial_wrong, "original": 0.3, "other": 0.05,
+        "wrong": told.wrong,
+    }  # fmt: skip
+    controls = {
+        "untrained": {HIGH: 0.0}, "shuffled": {"output": 0.0, "input": 0.0},
+        "planted": {"output": 1.0, "input": 0.0, "ratio": 6.0},
+    }  # fmt: skip
+    tables = {"drawn": {"asked": ["-B dbu"], "right": ["cat"], "said": ["car"]}, "parts": {}}
+    summary = {"diverged_at": told.diverged_at, "evaluation_steps": STEPS, "evaluations": curves}
+    return Row(labels, cell, summary, {"probability": Reading(values, controls, tables)})
+
+
+def made(told: Callable[[Mapping[str, Any]], Numbers] = usual, grid: Grid = GRID) -> Results:
+    cells = part(STUDY.cells(grid)).cells
+    return Results([row(dict(c.labels), c.id, told(c.labels)) for c in cells])
+
+
+def judged(results: Results, grid: Grid = GRID) -> dict[str, Judgement]:
+    return {j.claim.name: j for j in judge(STUDY.claims(grid), results)}
+
+
+def changed(**fields: Any) -> Callable[[Mapping[str, Any]], Numbers]:
+    return lambda labels: dataclasses.replace(usual(labels), **fields)
+
+
+def estimate(judgement: Judgement) -> float:
+    assert judgement.interval is not None
+    return judgement.interval.estimate
+
+
+def test_embers_are_found_where_they_are_planted():
+    found = judged(made())
+    sizes = {"the lead shrinks with size", "the lead shrinks with size at the end"}
+    assert {name for name, j in found.items() if j.verdict != "supported"} == sizes
+    assert estimate(found["likely answers come first"]) == pytest.approx(0.4, abs=0.02)
+    assert estimate(found["likely answers are ahead at the end"]) == pytest.approx(0.2, abs=0.02)
+    # The mean gap of trapezoids over the three stretches: (.15 + .35 + .3) / 3.
+    area = estimate(found["likely answers are ahead all the way"])
+    assert area == pytest.approx(0.8 / 3, abs=0.02)
+    assert estimate(found["also where all words are known"]) == pytest.approx(0.1, abs=0.02)
+    assert estimate(found["more than the input's"]) == pytest.approx(0.8, abs=0.02)
+    assert estimate(found["common shifts come first"]) == pytest.approx(0.6, abs=0.02)
+    assert estimate(found["drawn to the likely"]) == pytest.approx(6, rel=0.15)
+
+
+def test_networks_that_learn_all_alike_refute_it():
+    found = judged(made(lambda labels: Numbers(ALIKE, output=0.0, input=0.2, ratio=1.0)))
+    for name in (
+        "likely answers come first", "likely answers are ahead at the end", "more than the input's",
+        "common shifts come first", "common shifts are ahead at the end", "drawn to the likely",
+    ):  # fmt: skip
+        assert found[name].verdict == "refuted", name
+    assert found["also where all words are known"].verdict != "supported"
+
+
+def test_a_gap_that_training_closes_is_a_transient():
+    closing = {**SLOW, LOW: (0.0, 0.0, 0.2, 1.0)}
+    found = judged(made(changed(curves=closing)))
+    assert found["likely answers come first"].verdict == "supported"
+    assert found["likely answers are ahead all the way"].verdict == "supported"
+    assert found["likely answers are ahead at the end"].verdict == "refuted"
+
+
+def test_a_placebo_with_gaps_of_its_own_refutes_its_claims():
+    found = judged(made(changed(curves=SLOW)))
+    for name in ("condition comes first", "condition is ahead at the end", "shift comes first",
+                 "shift is ahead at the end"):  # fmt: skip
+        assert found[f"placebo: no {name}"].verdict == "refuted"
+
+
+@pytest.mark.parametrize("wrong", [{"seen": 0.5}, {"diverged_at": 3}])
+def test_networks_that_do_not_know_their_tasks_speak_for_nothing(wrong):
+    found = judged(made(changed(**wrong)))
+    assert found["likely answers come first"].verdict == "not tested here"
+    assert found["placebo: no shift comes first"].verdict == "not tested here"
+    assert "Left out: 5 below .9" in found["likely answers come first"].note
+
+    def some(labels):
+        return dataclasses.replace(usual(labels), **(wrong if labels["seed"] == 0 else {}))
+
+    one = judged(made(some))["likely answers come first"]
+    assert one.interval is not None and one.interval.units == 4 and one.verdict == "inconclusive"
+    assert "Left out: 1 below .9" in one.note
+
+
+def test_almost_perfect_networks_have_no_coefficient_and_no_ratio():
+    found = judged(made(changed(wrong=3.0, adversarial_wrong=1.0)))
+    for name in ("the output's probability counts", "more than the input's", "drawn to the likely"):
+        assert found[name].verdict == "not tested here"
+        assert "Left out: 5 without a number" in found[name].note
+    assert found["likely answers come first"].verdict == "supported"
+
+
+def test_a_lead_that_shrinks_with_size_is_told_from_one_that_grows():
+    closer = {**SLOW, LOW: (0.0, 0.2, 0.5, 0.95)}
+
+    def shrinks(labels):
+        return dataclasses.replace(usual(labels), curves=closer if labels["width"] == 64 else SLOW)
+
+    def grows(labels):
+        return dataclasses.replace(usual(labels), curves=closer if labels["width"] == 32 else SLOW)
+
+    for told, verdict in ((shrinks, "supported"), (grows, "refuted")):
+        found = judged(made(told))
+        assert found["the lead shrinks with size"].verdict == verdict
+        assert found["the lead shrinks with size at the end"].verdict == verdict
+    one = dataclasses.replace(GRID, width=(64,))
+    assert judged(made(grid=one), one)["the lead shrinks with size"].verdict == "not tested here"
+
+
+def test_a_preset_without_a_placebo_says_so():
+    none = dataclasses.replace(GRID, placebo_seeds=0)
+    found = judged(made(grid=none), none)
+    assert found["likely answers come first"].verdict == "supported"
+    assert "Not part of this preset" in found["placebo: no shift comes first"].note
+    (figure,) = next(s.figures for s in STUDY.sections(none, made(grid=none)) if s.figures)
+    assert figure.data is not None and len({r[0] for r in figure.data.rows}) == 1
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_placebo_and_network_are_asked_the_same_and_share_a_program(preset):
+    grid = STUDY.grid(preset)
+    cells = STUDY.cells(grid)
+    learners = [cell.learner for cell in cells if isinstance(cell.learner, NextToken)]
+    families = [one.family for one in learners if isinstance(one.family, Strings)]
+    assert len(families) == len(cells)
+    assert len({learner.program() for learner in learners}) == len(grid.width)
+    worlds = {cell.labels["world"] for cell in cells}
+    assert worlds == ({LANGUAGE, PLACEBO} if grid.placebo_seeds else {LANGUAGE})
+    assert not part(cells).infeasible
+    assert len({family.content for family in families}) == grid.seeds
+    if preset != "smoke":
+        assert grid.seeds >= 5
+
+
+def test_the_report_shows_every_curve_and_what_was_said():
+    sections = {s.title: s for s in STUDY.sections(GRID, made())}
+    curves = sections["What comes first"].figures[0].data
+    assert curves is not None and len({r[0] for r in curves.rows}) == 2
+    assert len({r[1] for r in curves.rows}) == 5
+    examples = sections["Are wrong answers likely ones?"].tables[1]
+    assert list(examples.rows[0]) == ["-B dbu", "cat", "car"]
+    assert "Size" in sections and ADVERSARIAL in LOOKS
+    one = dataclasses.replace(GRID, width=(64,))
+    assert "Size" not in {s.title for s in STUDY.sections(one, made(grid=one))}
+
+
+def test_without_the_published_data_the_report_says_how_to_get_them(monkeypatch, tmp_path):
+    monkeypatch.delenv("RECOMBINE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = published()
+    assert not found.tables and "recombine data get embers" in found.text
+
+
+def test_the_study_runs_to_a_report_at_preset_smoke(tmp_path):
+    store = Store.open(tmp_path)
+    outcome = run(Request(STUDY, "smoke"), Session(store))
+    assert not outcome.failed and not outcome.missing and len(outcome.results) == 4
+    for one in outcome.results:
+        assert one.readings["probability"].controls["planted"]["output"] > 0.5
+        assert len(one.curve(HIGH)[0]) == 4
+    page = write_report(store, outcome)[0].read_text()
+    assert "What comes first" in page and "dealt out anew" in page

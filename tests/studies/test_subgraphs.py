@@ -1,0 +1,336 @@
+"""Study subgraphs on readings made to order: what is planted is found, what is not is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recombine.errors import InvalidRequest, RecombineError
+from recombine.families import Subsequence
+from recombine.graphs.errors import LABELS
+from recombine.instruments import Reading
+from recombine.instruments.subgraphs import DIGIT_COLUMNS, LAYER_COLUMNS, SIZE_COLUMNS
+from recombine.lab.execute import Session
+from recombine.lab.judge import Judgement, judge
+from recombine.lab.plan import part
+from recombine.lab.progress import Watch
+from recombine.lab.run import Request, run
+from recombine.lab.store import Store
+from recombine.lab.study import Results, Row
+from recombine.learners.next_token import NextToken
+from recombine.report.document import Report
+from recombine.report.html import render
+from recombine.report.study import write_report
+from recombine.studies import PRESETS
+from recombine.studies import _subgraphs as parts
+from recombine.studies.subgraphs import (
+    LISTS,
+    LISTS_STEPS,
+    PRODUCTS,
+    PRODUCTS_STEPS,
+    TASKS,
+    Grid,
+    SubgraphsStudy,
+    family,
+    sizes,
+)
+
+STUDY = SubgraphsStudy()
+GRID = Grid(tasks=TASKS, width=(32, 64), length=5, longer=2, share=0.2)
+SPLITS = ("seen", "unseen_length-6", "unseen_length-7")
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """What networks are said to do."""
+
+    seen: float = 0.97
+    beyond: float = 0.1
+    effect: float = 0.0  # of frequency, like training
+    small_effect: float = 0.0  # the same at the smallest width
+    beyond_effect: float = 0.0
+    lopsided: float = 0.0  # half 1 minus half 2, whatever was favoured
+    memory: float = 0.3  # what the memorising executor shows
+    blind: float = 0.0
+    auroc: float = 0.7
+    planted: float = 1.0
+    falls: bool = True
+    spread: float = 0.5  # share of late errors that only spread; early ones are all local
+    decay: float = 0.05  # of log accuracy with depth
+    bound: float = 1.0
+    digits: tuple[float, ...] = (0.8, 0.4, 0.3, 0.4, 0.6, 0.95)  # of 3x3, leftmost first
+
+
+def row(world: World, labels: dict[str, Any], number: int) -> Row:
+    rng = np.random.default_rng([labels["seed"], labels["width"], labels["favours"], number])
+    noise = lambda: float(rng.normal(0, 0.002))  # noqa: E731
+    steps = labels["task"].endswith("steps")
+    values: dict[str, float] = {"seen": world.seen + noise()}
+    controls: dict[str, dict[str, float]] = {"untrained": {"seen": 0.0}, "shuffled": {"seen": 0.0},
+                                             "planted": {}, "blind": {}}  # fmt: skip
+    lists = labels["task"] in (LISTS, LISTS_STEPS)
+    names = SPLITS[1:] if lists else ("unseen_5x1", "unseen_2x2", "unseen_3x3", "unseen_3x1")
+    values |= {name: world.beyond + noise() for name in names}
+    if lists:
+        small = labels["width"] == min(GRID.width)
+        effect = world.small_effect if small else world.effect
+        for split in SPLITS:
+            gain = effect if split == "seen" else world.beyond_effect
+            for half in (1, 2):
+                sign = {0: 0, half: 0.5}.get(labels["favours"], -0.5)
+                tilt = world.lopsided * (0.5 if half == 1 else -0.5)
+                name = f"{split}/touched{half}"
+                values[f"{split}/items{half}"] = 40
+                values[f"{split}/exact{half}"] = world.seen if split == "seen" else world.beyond
+                values[name] = 0.6 + sign * gain + tilt + noise()
+                values[f"{split}/untouched{half}"] = 0.9
+                controls["planted"][name] = 0.5 + sign * world.memory
+                controls["blind"][name] = 0.5 + sign * world.blind
+    if steps:
+        values["auroc"] = world.auroc + noise()
+        controls["planted"]["memory"] = 2 * world.planted - 1
+        controls["blind"]["memory"] = 2 * world.blind
+    reading = Reading(values, controls, tables(world, steps, labels["task"] == PRODUCTS, noise))
+    return Row(labels, f"cell{number}", {"evaluations": {}, "evaluation_steps": []},
+               {"subgraphs": reading})  # fmt: skip
+
+
+def tables(world: World, steps: bool, products: bool, noise: Callable[[], float]) -> dict[str, Any]:
+    made: dict[str, Any] = {"sizes": {name: [] for name in SIZE_COLUMNS}}
+    for depth in (4, 8, 12, 16):
+        split = "seen" if depth < 16 else "unseen_length-7"
+        # Without decay accuracy goes up and down.
+        exact = (
+            float(np.exp(-world.decay * depth + noise())) if world.decay else 0.9 - depth % 8 / 9
+        )
+        line = (split, f"{depth} numbers", f"{depth} numbers", 100, depth, 5, exact, 0.1, 0.0,
+                world.bound if steps else None)  # fmt: skip
+        for column, value in zip(made["sizes"].values(), line, strict=True):
+            column.append(value)
+    if steps:
+        made["layers"] = {name: [] for name in LAYER_COLUMNS}
+        for layer in range(1, 10):
+            correct = 90 - 8 * layer if world.falls else 10 + 8 * layer
+            wrong = 100 - correct
+            late = layer > 6
+            spread = round(wrong * world.spread) if late else 0
+            labels = dict.fromkeys(LABELS, 0) | {
+                "correct": correct, "propagation": spread, "local": wrong - spread
+            }  # fmt: skip
+            line = ("unseen_length-7", "7 numbers", layer, *labels.values(), 9.0, 2.0)
+            for column, value in zip(made["layers"].values(), line, strict=True):
+                column.append(value)
+    if products:
+        made["digits"] = {name: [] for name in DIGIT_COLUMNS}
+        for split in ("seen", "unseen_3x3"):
+            for place, right in enumerate(world.digits, start=1):
+                line = (split, "3x3", place, 6, 50, right + noise())
+                for column, value in zip(made["digits"].values(), line, strict=True):
+                    column.append(value)
+    return made
+
+
+def made(world: World | None = None, grid: Grid = GRID) -> Results:
+    world = World() if world is None else world
+    found = []
+    for number, cell in enumerate(STUDY.cells(grid)):
+        found.append(row(world, dict(cell.labels), number))
+    return Results(found)
+
+
+def judged(results: Results, grid: Grid = GRID) -> dict[str, Judgement]:
+    return {found.claim.name: found for found in judge(STUDY.claims(grid), results)}
+
+
+def verdicts(world: World, *names: str) -> list[str]:
+    found = judged(made(world))
+    return [found[name].verdict for name in names]
+
+
+# The experiment
+
+
+@pytest.mark.parametrize("task", [LISTS, LISTS_STEPS])
+def test_an_effect_of_frequency_is_found_and_none_is_refuted(task):
+    names = (f"{task}: frequency matters", f"{task}: frequency matters much")
+    assert verdicts(World(effect=0.12), *names) == ["supported", "supported"]
+    assert verdicts(World(effect=-0.1), *names) == ["refuted", "refuted"]
+    assert verdicts(World(effect=0.02), *names) == ["supported", "refuted"]
+    found = judged(made(World(effect=0.12)))[names[0]]
+    assert found.interval is not None
+    assert found.interval.estimate == pytest.approx(0.12, abs=0.01)
+    assert found.interval.units == 5 and "Memorising executor 0.30" in found.note
+
+
+def test_halves_of_unlike_difficulty_are_no_effect_of_frequency():
+    names = (f"{LISTS}: frequency matters much", f"{LISTS}: placebo")
+    assert verdicts(World(lopsided=0.2), *names) == ["refuted", "refuted"]
+    assert verdicts(World(), names[1]) == ["supported"]
+
+
+def test_what_frequency_does_to_longer_lists_is_a_claim_of_its_own():
+    name = f"{LISTS_STEPS}: frequency matters beyond training"
+    assert verdicts(World(beyond_effect=0.1), name) == ["supported"]
+    assert verdicts(World(effect=0.1, beyond_effect=-0.05), name) == ["refuted"]
+
+
+def test_where_nothing_is_right_in_either_arm_frequency_is_not_judged():
+    results = made(World(effect=0.1))
+    for one in results:
+        values = one.readings["subgraphs"].values
+        values.update({name: 0.0 for name in values if name.startswith("unseen_length-6/touched")})
+        values.update({name: 0.01 for name in values if name.startswith("unseen_length-7/touched")})
+    found = judged(results)[f"{LISTS}: frequency matters beyond training"]
+    assert found.verdict == "not tested here" and "Nothing is right there" in found.note
+
+
+def test_size_is_compared_seed_by_seed():
+    name = f"{LISTS_STEPS}: size removes what frequency does"
+    assert verdicts(World(small_effect=0.2, effect=0.05), name) == ["supported"]
+    assert verdicts(World(small_effect=0.0, effect=0.05), name) == ["refuted"]
+    grid = dataclasses.replace(GRID, width=(64,))
+    assert judged(made(grid=grid), grid)[name].verdict == "not tested here"
+
+
+@pytest.mark.parametrize("broken", [{"memory": 0.0}, {"blind": 0.1}])
+def test_an_experiment_whose_executors_fail_says_nothing(broken):
+    found = judged(made(World(effect=0.2, **broken)))[f"{LISTS}: frequency matters"]
+    assert found.verdict == "not tested here" and "controls failed" in found.note
+
+
+def test_networks_that_did_not_learn_speak_for_nothing_and_are_counted():
+    found = judged(made(World(seen=0.8, effect=0.2)))
+    for name in (f"{LISTS}: frequency matters", f"{LISTS}: lost beyond training",
+                 f"{LISTS_STEPS}: frequent subgraphs are right more often"):  # fmt: skip
+        assert found[name].verdict == "not tested here"
+    assert "Left out: 15 below .9" in found[f"{LISTS}: frequency matters"].note
+    assert found[f"{LISTS}: learnt"].verdict == "refuted"
+
+
+def test_what_is_like_training_weighs_the_favoured_half_more():
+    values = {"seen": 0.7, "seen/exact1": 1.0, "seen/exact2": 0.4}
+    reading = {"subgraphs": Reading(values, {})}
+    labels = {"favours": 1, "odds": 5}
+    assert parts.in_distribution(Row(labels, "", {}, reading)) == pytest.approx(0.9)
+    assert parts.in_distribution(Row({**labels, "favours": 2}, "", {}, reading)) == pytest.approx(
+        0.5
+    )
+    assert parts.in_distribution(Row({**labels, "favours": 0}, "", {}, reading)) == 0.7
+
+
+# The published diagnostics
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_failure_beyond_training_is_found_and_success_refutes_it(task):
+    names = [f"{task}: {claim}" for claim in ("learnt", "lost beyond training", "gap")]
+    assert verdicts(World(beyond=0.02), *names) == ["supported"] * 3
+    assert verdicts(World(beyond=0.8), *names) == ["supported", "refuted", "refuted"]
+
+
+@pytest.mark.parametrize("where", ["like training", "beyond training"])
+def test_digits_of_wrong_products_are_judged_one_by_one(where):
+    kinds = ("last digits", "first digits", "middle digits", "digits that a pair tells")
+    names = [f"{claim}, {where}" for claim in kinds]
+    assert verdicts(World(), *names) == ["supported"] * 4
+    turned = World(digits=(0.1, 0.6, 0.9, 0.9, 0.6, 0.1))
+    assert verdicts(turned, *names) == ["refuted"] * 4
+
+
+def test_digits_like_training_are_judged_also_where_the_task_is_not_learnt():
+    found = judged(made(World(seen=0.3)))
+    assert found["last digits, like training"].verdict == "supported"
+    assert found["last digits, beyond training"].verdict == "not tested here"
+
+
+def test_what_a_pair_of_digits_tells_is_the_exact_information_gain():
+    first, second, third, last = parts.gains("2x2")
+    assert (round(first, 3), round(last, 3)) == (0.788, 1.0)
+    assert max(second, third) < 0.3
+
+
+@pytest.mark.parametrize("task", [PRODUCTS_STEPS, LISTS_STEPS])
+def test_steps_are_judged_both_ways(task):
+    names = [f"{task}: {claim}" for claim in
+             ("frequent subgraphs are right more often", "correct nodes get fewer with depth",
+              "late errors are spread ones", "accuracy falls exponentially",
+              "no better than compounded errors")]  # fmt: skip
+    assert verdicts(World(), *names) == ["supported"] * 5
+    other = World(auroc=0.5, falls=False, spread=0.0, decay=0.0, bound=0.2)
+    assert verdicts(other, *names) == ["refuted", "refuted", "refuted", "refuted", "refuted"]
+
+
+def test_an_auroc_whose_executors_fail_says_nothing():
+    name = f"{LISTS_STEPS}: frequent subgraphs are right more often"
+    for broken in (World(planted=0.8), World(blind=0.06)):
+        assert verdicts(broken, name) == ["not tested here"]
+
+
+# Cells and report
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_cell_of_a_preset_can_be_trained(preset):
+    cells = STUDY.cells(STUDY.grid(preset))
+    assert part(cells).infeasible == []
+    for cell in cells:
+        cell.learner.check()
+
+
+def test_arms_differ_in_the_favoured_half_and_in_nothing_else():
+    cells = [c for c in STUDY.cells(GRID) if c.labels["task"] == LISTS and c.labels["seed"] == 1]
+    learners = [c.learner for c in cells if c.labels["width"] == 64]
+    learners = [one for one in learners if isinstance(one, NextToken)]
+    families: list[Subsequence] = [
+        one.family for one in learners if isinstance(one.family, Subsequence)
+    ]
+    assert [one.favours for one in families] == [0, 1, 2]
+    alike = [
+        dataclasses.replace(one, family=dataclasses.replace(own, favours=0))
+        for one, own in zip(learners, families, strict=True)
+    ]
+    assert alike[0] == alike[1] == alike[2]
+    assert len({cell.id for cell in cells}) == len(cells)
+
+
+def test_sizes_are_typed_as_digits_by_digits():
+    assert sizes(("3x2", "1x1")) == ((3, 2), (1, 1))
+    with pytest.raises(InvalidRequest, match="such as 3x2"):
+        sizes(("3",))
+    with pytest.raises(RecombineError, match="did you mean 'subsequence'"):
+        STUDY.cells(STUDY.grid("quick", {"tasks": "subsequences"}))
+    for task in TASKS:
+        family(STUDY.grid("standard"), task, 0).check()
+
+
+def test_a_report_is_made_of_any_readings():
+    for world in (World(effect=0.1), World(seen=0.1)):
+        results = made(world)
+        html = render(
+            Report("subgraphs", "T", "Q?", "", "quick", "V.",
+                   sections=STUDY.sections(GRID, results))
+        )  # fmt: skip
+        for title in ("What frequency does", "Like training and beyond", "Frequent subgraphs",
+                      "Digits of wrong products", "How errors compound"):  # fmt: skip
+            assert title in html
+    bare = Results([dataclasses.replace(one, readings={}) for one in made()])
+    assert render(Report("subgraphs", "T", "Q?", "", "quick", "V.",
+                         sections=STUDY.sections(GRID, bare)))  # fmt: skip
+    assert {j.verdict for j in judged(bare).values()} == {"not tested here"}
+
+
+def test_the_smallest_preset_runs_from_training_to_report(tmp_path):
+    store = Store.open(tmp_path)
+    outcome = run(Request(STUDY, "smoke"), Session(store, watch=Watch(quiet=True)))
+    assert outcome.missing == 0 and len(outcome.results) == 8
+    for one in outcome.results:
+        reading = one.readings["subgraphs"]
+        assert set(reading.controls) == {"untrained", "shuffled", "planted", "blind"}
+        if one.labels["task"] == LISTS_STEPS:
+            assert reading.controls["planted"]["memory"] > 0.9
+    page, *_ = write_report(store, outcome)
+    assert "What frequency does" in page.read_text("utf-8")
