@@ -17,6 +17,7 @@ from recombine.studies._base import series_over
 from recombine.studies._sequence_tasks import ANEW, MORE, task_named
 
 EXACT = "share of exact answers"
+WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole
 
 
 def seen(row: Row) -> float:
@@ -62,9 +63,13 @@ def sections(grid: Any, results: Results) -> list[Section]:
     if not final:
         return found
     return [
-        Section("What size buys", figures=[_sizes(grid, final)],
+        Section("What size buys",
+                "Fresh items like those of training, known pieces put together anew, and more of "
+                "them than ever: longer, deeper, larger.", figures=[_sizes(grid, final)],
                 tables=[_table(grid, results, final)]),
-        Section("How far beyond training", figures=_novelty(grid, final)),
+        Section("How far beyond training",
+                "The same by how far an item lies beyond training: so many new pairs, levels or "
+                "words more than any trained item had.", figures=_novelty(grid, final)),
         *found,
     ]  # fmt: skip
 
@@ -97,7 +102,7 @@ def _sizes(grid: Any, final: Results) -> Figure:
         shown.append(Panel(task, lines))
     return panels(
         "Exact answers by width, in each task's best configuration", "width", EXACT, shown,
-        log_x=True, y_range=(0.0, 1.0),
+        log_x=True, y_range=WHOLE,
     )  # fmt: skip
 
 
@@ -140,7 +145,8 @@ def _novelty(grid: Any, final: Results) -> list[Figure]:
             for split, novelty, count, exact in zip(*columns, strict=True):
                 if kind := kinds.get(split.removeprefix("unseen_")):
                     found.setdefault((kind, novelty), []).append((exact, count))
-        lines = []
+        here = [seen(row) for row in final.where(task=task, width=max(grid.width))]
+        lines = [Series("like training", [0], [float(np.mean(here))])] if found else []
         for kind in (ANEW, MORE):
             steps = sorted(novelty for k, novelty in found if k == kind)
             means = [_weighted(found[kind, n]) for n in steps]
@@ -150,7 +156,7 @@ def _novelty(grid: Any, final: Results) -> list[Figure]:
         return []
     return [
         panels(f"Exact answers by novelty, at width {max(grid.width)}",
-               "novelty, in the unit of each task", EXACT, shown, y_range=(0.0, 1.0))
+               "novelty, in the unit of each task", EXACT, shown, y_range=WHOLE)
     ]  # fmt: skip
 
 

@@ -1,0 +1,142 @@
+"""The claims of the study of sequences, on results made to order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recombine.families import SEQUENCES, SequenceFamily
+from recombine.instruments import Reading
+from recombine.lab.judge import Judgement, judge
+from recombine.lab.study import Results, Row
+from recombine.studies import _sequences as parts
+from recombine.studies._sequence_tasks import CONFIGURATIONS, TASKS, model_named
+from recombine.studies.sequences import Grid, Sequences
+
+GRID = Grid(
+    tasks=("functions-steps", "tables-steps", "arithmetic", "pcfg", "programs-run"),
+    configurations=("learned", "relative"), width=(24, 48), middle=48,
+)  # fmt: skip
+Numbers = Callable[[dict[str, Any]], dict[str, float]]
+
+
+def world(labels: dict[str, Any]) -> dict[str, float]:
+    """Pieces are put together anew ever better with size, depth is never reached."""
+    noise = 0.004 * labels["seed"] % 0.02
+    able = 0.93 if labels["width"] == 48 else 0.9
+    right = labels["configuration"] == "relative"
+    return {"seen": 0.97, "systematicity": able + noise if right else 0.5, "more": 0.02 + noise,
+            "ended": 0.1, "validation": 0.5 if right else 0.2}  # fmt: skip
+
+
+def rows(numbers: Numbers = world, seeds: int = 5) -> Results:
+    found = []
+    for task in GRID.tasks:
+        for configuration in GRID.configurations:
+            labels = {"part": "pilot", "configuration": configuration, "width": 48, "seed": 1_000}
+            found.append(row({**labels, "task": task}, numbers))
+        for width in GRID.width:
+            for seed in range(seeds):
+                labels = {"part": "final", "configuration": "relative", "width": width}
+                found.append(row({**labels, "task": task, "seed": seed}, numbers))
+    return Results(found)
+
+
+def row(labels: dict[str, Any], numbers: Numbers) -> Row:
+    told = numbers(labels)
+    values = {"seen": told["seen"], "validation": told["validation"], "validation_surprise": 1.0}
+    for split in TASKS[labels["task"]].beyond:
+        new = split == "systematicity"
+        values[f"unseen_{split}"] = told["systematicity" if new else "more"]
+        values[f"unseen_{split}_ended"] = told["systematicity" if new else "ended"]
+    unseen = [told["more"], (told["more"] + told["systematicity"]) / 2]
+    summary = {
+        "evaluations": {"seen": [0.5, told["seen"]], "unseen": unseen},
+        "evaluation_steps": [10, 20],
+    }
+    table = {
+        "split": ["unseen_systematicity", "unseen_depth", "unseen_depth"], "part": ["", "", ""],
+        "novelty": [1, 1, 2], "items": [10, 10, 10], "exact": [0.9, 0.2, 0.0],
+        "ended": [0.9, 0.2, 0.0],
+    }  # fmt: skip
+    reading = Reading(values, {"untrained": {}, "shuffled": {}, "planted": {}}, {"parts": table})
+    return Row({**labels, "parameters": 1}, "", summary, {"exact-match": reading})
+
+
+def judged(results: Results) -> dict[str, Judgement]:
+    return {j.claim.name: j for j in judge(Sequences().claims(GRID), results)}
+
+
+def test_every_claim_finds_what_was_put_in():
+    told = judged(rows())
+    assert told["functions-steps, systematicity"].verdict == "supported"
+    assert told["functions-steps, depth"].verdict == "refuted"
+    for name in ("size helps beyond training", "also at matched seen score",
+                 "configuration matters", "anew is easier than more",
+                 "knowing the end helps"):  # fmt: skip
+        assert told[name].verdict == "supported", name
+
+
+def test_without_an_effect_nothing_is_supported():
+    def flat(labels):
+        noise = 0.01 * ((labels["seed"] * 7 + labels["width"]) % 5 - 2)
+        return {"seen": 0.97, "systematicity": 0.3 + noise, "more": 0.3 - noise,
+                "ended": 0.3 - noise, "validation": 0.5}  # fmt: skip
+
+    told = judged(rows(flat))
+    assert {j.verdict for name, j in told.items() if "," in name} == {"refuted"}
+    assert "supported" not in {j.verdict for j in told.values()}
+
+
+def test_networks_that_did_not_learn_their_task_speak_for_nothing():
+    told = judged(rows(lambda labels: {**world(labels), "seen": 0.8}))
+    finals = [j for name, j in told.items() if name != "configuration matters"]
+    assert {j.verdict for j in finals} == {"not tested here"}
+    some = judged(
+        rows(lambda labels: {**world(labels), "seen": 0.97 - 0.1 * (labels["seed"] == 0)})
+    )
+    claim = some["functions-steps, depth"]
+    assert claim.verdict == "refuted" and "1 below .9" in claim.note
+
+
+def test_the_configuration_is_chosen_on_validation_items_alone():
+    def tempting(labels):  # better beyond training, worse on validation items
+        found = world(labels)
+        return {**found, "systematicity": 0.1 if found["validation"] == 0.5 else 0.9}
+
+    assert parts.best(rows(tempting), "arithmetic", GRID.configurations) == "relative"
+
+    def unlearnt(labels):
+        return {**world(labels), "seen": 0.5 if labels["configuration"] == "relative" else 0.95}
+
+    assert parts.best(rows(unlearnt), "arithmetic", GRID.configurations) == "learned"
+
+
+def test_the_report_shows_every_task_and_configuration():
+    sections = Sequences().sections(GRID, rows())
+    assert [s.title for s in sections] == [
+        "What size buys", "How far beyond training", "Configurations"
+    ]  # fmt: skip
+    shown = {row[0] for row in sections[0].tables[0].rows}
+    assert shown == set(GRID.tasks)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_names_the_splits_its_family_has(name):
+    task = TASKS[name]
+    assert task.family in SEQUENCES
+    if task.family in ("cogs", "zebra"):
+        pytest.skip("its corpus is fetched, or takes seconds; other tests make it")
+    family = task.made(small=True)
+    assert isinstance(family, SequenceFamily)
+    beyond = family.corpus(0).beyond
+    assert set(task.beyond) <= set(beyond)
+
+
+def test_every_configuration_can_be_drawn():
+    models = [model_named(name, 32, 2, 16) for name in CONFIGURATIONS]
+    assert len({m.scaled_up for m in models}) < len(set(models)) == len(models)
+    assert all(np.isfinite(m.parameters(16, 16)) for m in models)
