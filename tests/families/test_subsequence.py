@@ -94,18 +94,18 @@ def test_no_item_is_longer_than_stated_and_longer_lists_need_no_new_words():
 
 def test_another_best_choice_is_best_but_not_exact():
     item = Item("2 2", "1 2")
-    assert TINY.scores(item, "2 1") == {"exact": 0.0, "marks": 0.0, "best": 1.0}
+    assert TINY.scores(item, "2 1") == {"exact": 0.0, "answer": 0.0, "marks": 0.0, "best": 1.0}
     assert TINY.scores(item, "1 1")["best"] == 0  # neighbours
-    assert TINY.scores(item, "1 2 2") == {"exact": 0.0, "marks": 0.0, "best": 0.0}
-    assert TINY.scores(item, "one 2") == {"exact": 0.0, "marks": 0.5, "best": 0.0}
+    assert TINY.scores(item, "1 2 2") == {"exact": 0.0, "answer": 0.0, "marks": 0.0, "best": 0.0}
+    assert TINY.scores(item, "one 2") == {"exact": 0.0, "answer": 0.0, "marks": 0.5, "best": 0.0}
 
 
-def test_right_marks_after_wrong_steps_are_exact():
+def test_right_marks_after_wrong_steps_are_a_right_answer():
     target = STEPS.solve("2 -1 1")
     item = Item("2 -1 1", target)
-    assert STEPS.scores(item, target.replace("3 : 3", "3 : 2"))["exact"] == 1
-    assert STEPS.scores(item, target[:-1] + "2")["exact"] == 0
-    assert STEPS.scores(item, "")["exact"] == 0
+    assert STEPS.scores(item, target.replace("3 : 3", "3 : 2"))["answer"] == 1
+    assert STEPS.scores(item, target[:-1] + "2")["answer"] == 0
+    assert STEPS.scores(item, "")["answer"] == 0
 
 
 @pytest.mark.parametrize("source", ["", "1,2", "1  2", "one two", "1 2 ", "--3"])

@@ -72,7 +72,8 @@ class SequenceFamily(abc.ABC):
         """The right answer, by rule; InvalidRequest for a source that is none."""
 
     def scores(self, item: Item, answer: str) -> dict[str, float]:
-        """How good an answer is: `exact` always, further scores by name (all in [0, 1])."""
+        """How good an answer is, all in [0, 1]: `exact`, the very text, and further scores by name,
+        such as `answer` where only the end of it counts."""
         return {"exact": float(answer == item.target)}
 
     def rng(self, seed: int, what: str) -> np.random.Generator:

@@ -125,11 +125,12 @@ class Multiplication(SequenceFamily):
         return write_multiplication(graph.values) if self.scratchpad else str(graph.answer)
 
     def scores(self, item: Item, answer: str) -> dict[str, float]:
-        """`exact`: the product is right, whatever the steps; `first_digit`, `last_digit`; and
+        """`answer`: the product is right, whatever the steps; `first_digit`, `last_digit`; and
         `digits`, the share of right ones."""
         digits = self.digits_right(item, answer)
         return {
-            "exact": float(self.product(answer) == self.product(item.target)),
+            "exact": float(answer == item.target),
+            "answer": float(self.product(answer) == self.product(item.target)),
             "first_digit": float(digits[0]),
             "last_digit": float(digits[-1]),
             "digits": sum(digits) / len(digits),

@@ -218,13 +218,14 @@ class Subsequence(SequenceFamily):
         return write_subsequence(graph.values) if self.scratchpad else " ".join(str(graph.answer))
 
     def scores(self, item: Item, answer: str) -> dict[str, float]:
-        """`exact`: all marks are right, whatever the steps; `marks`, the share of right ones; and
+        """`answer`: all marks are right, whatever the steps; `marks`, the share of right ones; and
         `best`, whether the marked numbers are a choice with the largest sum."""
         wanted, said = self.marks(item.target), self.marks(answer)
         fits = len(said) == len(wanted)
         values = [int(word) for word in item.source.split(" ")]
         return {
-            "exact": float(said == wanted),
+            "exact": float(answer == item.target),
+            "answer": float(said == wanted),
             "marks": sum(a == b for a, b in zip(said, wanted, strict=False)) * fits / len(wanted),
             "best": float(fits and _allowed(said) and _sum(values, said) == _sum(values, wanted)),
         }

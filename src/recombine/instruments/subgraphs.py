@@ -145,7 +145,7 @@ class Subgraphs(Instrument):
         return [
             Trace(
                 item, name, work.size(item.source), work.graph(item.source),
-                read(item.source, answer), family.scores(item, answer)["exact"] == 1, int(half),
+                read(item.source, answer), family.scores(item, answer)["answer"] == 1, int(half),
             )
             for item, answer, half in zip(items, answers, halves, strict=True)
         ]  # fmt: skip
