@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import confint_proportions_2indep
 
@@ -32,6 +32,7 @@ def by_solver(questions):
 
 
 @settings(max_examples=8)
+@example(626)  # once a list of one number was swapped with itself into two
 @given(st.integers(0, 10**6))
 def test_a_solver_that_reads_only_the_prompt_is_always_right(seed):
     answers = by_solver(drawn(DEPTHS, items=4, seed=seed))

@@ -11,14 +11,10 @@ import pytest
 
 from recombine.families.strings import Strings
 from recombine.instruments import Reading
-from recombine.lab.execute import Session
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.plan import part
-from recombine.lab.run import Request, run
-from recombine.lab.store import Store
 from recombine.lab.study import Results, Row
 from recombine.learners.next_token import NextToken
-from recombine.report.study import write_report
 from recombine.studies import PRESETS
 from recombine.studies._probability import (
     ADVERSARIAL,
@@ -231,14 +227,3 @@ def test_without_the_published_data_the_report_says_how_to_get_them(monkeypatch,
     monkeypatch.setenv("HOME", str(tmp_path))
     found = published()
     assert not found.tables and "recombine data get embers" in found.text
-
-
-def test_the_study_runs_to_a_report_at_preset_smoke(tmp_path):
-    store = Store.open(tmp_path)
-    outcome = run(Request(STUDY, "smoke"), Session(store))
-    assert not outcome.failed and not outcome.missing and len(outcome.results) == 4
-    for one in outcome.results:
-        assert one.readings["probability"].controls["planted"]["output"] > 0.5
-        assert len(one.curve(HIGH)[0]) == 4
-    page = write_report(store, outcome)[0].read_text()
-    assert "What comes first" in page and "dealt out anew" in page

@@ -14,17 +14,12 @@ from recombine.families import Subsequence
 from recombine.graphs.errors import LABELS
 from recombine.instruments import Reading
 from recombine.instruments.subgraphs import DIGIT_COLUMNS, LAYER_COLUMNS, SIZE_COLUMNS
-from recombine.lab.execute import Session
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.plan import part
-from recombine.lab.progress import Watch
-from recombine.lab.run import Request, run
-from recombine.lab.store import Store
 from recombine.lab.study import Results, Row
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Report
 from recombine.report.html import render
-from recombine.report.study import write_report
 from recombine.studies import PRESETS
 from recombine.studies import _subgraphs as parts
 from recombine.studies.subgraphs import (
@@ -321,16 +316,3 @@ def test_a_report_is_made_of_any_readings():
     assert render(Report("subgraphs", "T", "Q?", "", "quick", "V.",
                          sections=STUDY.sections(GRID, bare)))  # fmt: skip
     assert {j.verdict for j in judged(bare).values()} == {"not tested here"}
-
-
-def test_the_smallest_preset_runs_from_training_to_report(tmp_path):
-    store = Store.open(tmp_path)
-    outcome = run(Request(STUDY, "smoke"), Session(store, watch=Watch(quiet=True)))
-    assert outcome.missing == 0 and len(outcome.results) == 8
-    for one in outcome.results:
-        reading = one.readings["subgraphs"]
-        assert set(reading.controls) == {"untrained", "shuffled", "planted", "blind"}
-        if one.labels["task"] == LISTS_STEPS:
-            assert reading.controls["planted"]["memory"] > 0.9
-    page, *_ = write_report(store, outcome)
-    assert "What frequency does" in page.read_text("utf-8")

@@ -18,7 +18,8 @@ LIST_OPERATIONS: dict[str, Callable[[Numbers, int], Numbers]] = {
     "adds {k} to every number": lambda x, k: [n + k for n in x],
     "doubles every number": lambda x, k: [2 * n for n in x],
     "moves the first number to the end": lambda x, k: x[1:] + x[:1],
-    "swaps the first number and the last": lambda x, k: x[-1:] + x[1:-1] + x[:1],
+    # One number alone is first and last, and stays where it is.
+    "swaps the first number and the last": lambda x, k: x[-1:] + x[1:-1] + x[: len(x) > 1],
     "drops numbers that came before in the list": lambda x, k: list(dict.fromkeys(x)),
     "puts the sum of all numbers at the end": lambda x, k: [*x, sum(x)],
     "replaces every number by its distance from {k}": lambda x, k: [abs(n - k) for n in x],

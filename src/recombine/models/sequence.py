@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
@@ -90,6 +91,7 @@ class SequenceModel:
         """The same but for the scale of embeddings, which is a number: both share a program."""
         return replace(self, embedding="up")
 
+    @functools.lru_cache(maxsize=256)  # noqa: B019, a spec is a value: equal ones share an entry
     def parameters(self, vocabulary: int, length: int) -> int:
         network = jax.eval_shape(
             lambda: self.draw(jax.random.key(0), vocabulary=vocabulary, length=length)
