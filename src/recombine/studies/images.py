@@ -60,6 +60,7 @@ class Grid:
     tasks: int = 64
     samples: int = 2
     average: float = 0.995
+    evaluations: int = 15  # looks along training, each at quick pictures
     combinations: int = 24
     fitted: int = 40
     draws: int = 12
@@ -76,7 +77,7 @@ class Images(Study):
         "Can a generator draw combinations it never saw, and do its hidden states foretell which?"
     )
     source = SOURCE
-    cost = "quick: 3 min on two CPU cores (estimated); standard: 9 min on one H200"
+    cost = "quick: 3 min on two CPU cores; standard: 9 min on one H200"
     not_shown = (
         "Anything about large text-to-image models: for a pipeline of your own see the how-to page "
         "on generators; no such model was read here.",
@@ -90,14 +91,14 @@ class Images(Study):
         "standard": Grid(modules=16, active=3, size=32, cells=4, shapes=8, colours=8,
                          width=(64, 128, 256), middle=128, depth=6, held_out=(0.75, 0.9, 0.97),
                          share=0.9, length=(0.025, 0.0625, 0.125, 0.25), steps=8_000, rate=1e-3,
-                         tasks=128, average=0.999, combinations=96, fitted=192, draws=32,
-                         features=64, seeds=5),
+                         tasks=128, average=0.999, evaluations=50, combinations=96, fitted=192,
+                         draws=32, features=64, seeds=5),
         "paper": Grid(modules=16, active=3, size=32, cells=4, shapes=8, colours=8,
                       width=(64, 128, 256, 384), middle=256, depth=6, patch=4,
                       held_out=(0.5, 0.75, 0.9, 0.95, 0.97), share=0.9,
                       length=(0.0625, 0.125, 0.25, 0.5), steps=100_000, rate=3e-4, tasks=128,
-                      average=0.9995, combinations=192, fitted=256, draws=64, features=96,
-                      seeds=5),
+                      average=0.9995, evaluations=50, combinations=192, fitted=256, draws=64,
+                      features=96, seeds=5),
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
@@ -129,7 +130,8 @@ class Images(Study):
             family=family, support=SupportRule(held_out=held_out), encoding=encoding, model=model,
             seeds=Seeds.all(seed), training_steps=steps, tasks=grid.tasks, samples=grid.samples,
             learning_rate=grid.rate, weight_decay=1e-3, average=grid.average,
-            evaluation_every=max(10, grid.steps // 50 // 10 * 10), evaluation_tasks=128,
+            evaluation_every=max(10, grid.steps // grid.evaluations // 10 * 10),
+            evaluation_tasks=128,
         )  # fmt: skip
         sizes = (encoding.size(family), family.input_size, family.output_size)
         labels = {"width": width, "held_out": held_out, "length": length, "steps": steps,
