@@ -16,8 +16,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 help:  ## say what can be made
 	@echo "make demo      one small study from start to report, on this computer"
-	@echo "make test      lint, types and every test that needs no optional package"
-	@echo "make test-all  the tests that need optional packages ($(HEAVY))"
+	@echo "make test      lint, types and the tests"
+	@echo "make test-all  the slow tests, and those that need optional packages ($(HEAVY))"
 	@echo "make bench     measure speed"
 	@echo "make lint      ruff and pyright only"
 	@echo "make format    rewrite the code in the house format"
@@ -47,13 +47,11 @@ demo: $(VENV)/.base
 	$(BIN)/recombine demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not heavy" -n auto --dist loadfile --durations=10
+	$(BIN)/python -m pytest -m "not heavy and not slow" -n auto --dist loadfile --durations=10
 
-# Exit code 5 means that pytest found no such test: nothing to install, nothing to run.
 test-all: $(VENV)/.test
-	@$(BIN)/python -m pytest -m heavy --collect-only >/dev/null 2>&1; \
-	if [ $$? -eq 5 ]; then echo "No test is marked heavy yet: nothing more to run."; \
-	else $(MAKE) --no-print-directory heavy; fi
+	$(BIN)/python -m pytest -m "slow and not heavy" -n auto --dist loadfile --durations=10
+	@$(MAKE) --no-print-directory heavy
 
 .PHONY: heavy
 heavy: $(VENV)/.heavy

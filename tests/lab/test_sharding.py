@@ -59,6 +59,8 @@ FLAGS = (
     " --xla_llvm_disable_expensive_passes=true"
 )
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class SmallProgram(Program):

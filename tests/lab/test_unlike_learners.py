@@ -27,6 +27,8 @@ from recombine.lab.shards import gather
 from recombine.lab.store import Store
 from recombine.learners.check import check_learner
 
+pytestmark = pytest.mark.slow
+
 OFTEN = {"RECOMBINE_CHECKPOINT_SECONDS": "0"}
 SYSTEMS = ("sequences", "masks", "slots", "oracle", "study")
 

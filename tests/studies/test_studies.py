@@ -38,7 +38,14 @@ def test_a_study_says_what_it_asks_and_has_four_presets(name):
         assert part(study.cells(study.grid(preset))).cells
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+# Those that compile longest run with the slow tests.
+SLOW = ("goals", "images", "construction", "architectures", "preference-law", "probability",
+        "constraints", "subgraphs", "preferences")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in REGISTRY]
+)
 def test_a_study_runs_to_a_report_and_a_second_run_does_nothing(name, store):
     request = Request(study_named(name), "smoke")
     outcome = run(request, Session(store))

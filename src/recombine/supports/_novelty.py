@@ -140,7 +140,9 @@ def _nearest(support: Support, ranks: np.ndarray) -> Int[np.ndarray, " n"]:
         best = np.full(len(rows), np.inf, np.float32)
         for part in blocks(len(support.seen), 1 << 13):
             seen = space.indicator(support.seen[part]).astype(np.float32)
-            gap = seen.sum(axis=1) - 2 * (rows @ seen.T)
+            # Some BLAS kernels raise the flag of an invalid number for products of zeros and ones.
+            with np.errstate(invalid="ignore"):
+                gap = seen.sum(axis=1) - 2 * (rows @ seen.T)
             best = np.minimum(best, gap.min(axis=1))
         nearest[block] = best + rows.sum(axis=1)
     # Another value of a factor takes one module away and adds one, but it is one change.
