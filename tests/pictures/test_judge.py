@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from recombine.errors import InvalidRequest
+from recombine.live.answers import AnswerLog
 from recombine.pictures import JudgeError, Things, VisionJudge, family_named
-from recombine.pictures.answers import AnswerLog
 from recombine.pictures.judge import checked, success
 
 PETS = Things("pets", ("cat", "big dog", "owl"), active=2)

@@ -140,3 +140,8 @@ def test_every_configuration_can_be_drawn():
     models = [model_named(name, 32, 2, 16) for name in CONFIGURATIONS]
     assert len({m.scaled_up for m in models}) < len(set(models)) == len(models)
     assert all(np.isfinite(m.parameters(16, 16)) for m in models)
+
+
+def test_every_configuration_can_be_typed():
+    typed = Sequences().grid("quick", {"configurations": ",".join(CONFIGURATIONS)})
+    assert typed.configurations == tuple(CONFIGURATIONS)

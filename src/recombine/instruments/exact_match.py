@@ -59,7 +59,7 @@ class ExactMatch(Instrument):
             same = np.asarray([np.array_equal(a, b) for a, b in zip(targets, mixed, strict=True)])
             # Two items may have one answer: what a right answer to another item would score.
             controls["shuffled"][name] = float((judged.exact & same).mean())
-            controls["planted"][name] = planted(trained, sources, targets, split)
+            controls["planted"][name] = planted(trained, sources, targets)
             columns = {"split": [name] * len(chosen), "part": [part.parts[n] for n in chosen],
                        "novelty": [int(part.novelty[n]) for n in chosen]}  # fmt: skip
             more = self.scored(trained, columns, sources, targets)
@@ -111,9 +111,8 @@ def by_part(
 
 
 def planted(
-    subject: SequenceSubject, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray],
-    split: str,
-) -> float:  # fmt: skip
+    subject: SequenceSubject, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+) -> float:
     """How many of a hundred items the symbolic solver gets right: all, or the items are wrong."""
     right = []
     for source, target in list(zip(sources, targets, strict=True))[:100]:

@@ -20,7 +20,7 @@ from recombine.combinations import Space
 from recombine.lab.files import write_json
 from recombine.lab.memberships import clustered
 from recombine.lab.statistics import Interval, partial_correlation, pearson
-from recombine.pictures.answers import AnswerLog
+from recombine.live.answers import AnswerLog
 from recombine.pictures.family import PromptFamily
 from recombine.pictures.judge import Judge, checked, image_hash, image_name, success
 from recombine.pictures.pipelines import described

@@ -67,14 +67,14 @@ TASKS: dict[str, Task] = {
 # The published failures are partly a matter of these: positions, the scale of embeddings, tying.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "learned": {"positions": "learned"},
-    "learned, small": {"positions": "learned", "embedding": "down"},
+    "learned-small": {"positions": "learned", "embedding": "down"},
     "relative": {"positions": "relative"},
-    "relative, small": {"positions": "relative", "embedding": "down"},
-    "relative, tied": {"positions": "relative", "tied": True},
+    "relative-small": {"positions": "relative", "embedding": "down"},
+    "relative-tied": {"positions": "relative", "tied": True},
     "rotary": {"positions": "rotary"},
-    "no positions": {"positions": "none"},
-    "encoder, relative": {"shape": "encoder-decoder", "positions": "relative"},
-    "encoder, relative, tied": {
+    "no-positions": {"positions": "none"},
+    "encoder-relative": {"shape": "encoder-decoder", "positions": "relative"},
+    "encoder-relative-tied": {
         "shape": "encoder-decoder", "positions": "relative", "tied": True, "embedding": "down"
     },
 }  # fmt: skip

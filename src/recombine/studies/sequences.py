@@ -80,8 +80,8 @@ class Sequences(Study):
                    "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
                    "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
             small=False,
-            configurations=("learned", "learned, small", "relative", "relative, small",
-                            "relative, tied", "encoder, relative"),
+            configurations=("learned", "learned-small", "relative", "relative-small",
+                            "relative-tied", "encoder-relative"),
             width=(64, 128, 256), middle=128, depth=4, head=32, steps=6_000, rate=1e-3, batch=32,
             items=1_000, evaluations=20, row=0,
         ),
@@ -90,9 +90,9 @@ class Sequences(Study):
                    "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
                    "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
             small=False,
-            configurations=("learned", "learned, small", "relative", "relative, small",
-                            "relative, tied", "rotary", "no positions", "encoder, relative",
-                            "encoder, relative, tied"),
+            configurations=("learned", "learned-small", "relative", "relative-small",
+                            "relative-tied", "rotary", "no-positions", "encoder-relative",
+                            "encoder-relative-tied"),
             width=(64, 128, 256, 512), middle=256, depth=6, head=64, steps=50_000, rate=3e-4,
             batch=128, items=3_000, evaluations=50, pilot_seeds=3, row=0,
         ),
@@ -148,11 +148,11 @@ class Sequences(Study):
             Claim("anew is easier than more",
                   f"At width {large}, in tasks with both, more answers are exact where known "
                   "pieces are put together anew than where there are more of them than ever",
-                  anew_over_more(grid, large), above=0.0),
+                  anew_over_more(large), above=0.0),
             Claim("knowing the end helps",
                   f"At width {large}, where there is more than ever, more answers are exact when "
                   "the network is told where they end",
-                  end_given(grid, large), above=0.0),
+                  end_given(large), above=0.0),
         ]  # fmt: skip
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
@@ -237,14 +237,14 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
     return measure
 
 
-def anew_over_more(grid: Grid, width: int) -> Callable[[Results], Evidence]:
+def anew_over_more(width: int) -> Callable[[Results], Evidence]:
     def difference(row: Row) -> float:
         return parts.beyond_by(ANEW)(row) - parts.beyond_by(MORE)(row)
 
-    return _by_seed(grid, width, difference)
+    return _by_seed(width, difference)
 
 
-def end_given(grid: Grid, width: int) -> Callable[[Results], Evidence]:
+def end_given(width: int) -> Callable[[Results], Evidence]:
     def difference(row: Row) -> float:
         names = [f"unseen_{split}" for split in parts.of_kind(row.labels["task"], MORE)]
         gains = [
@@ -253,12 +253,10 @@ def end_given(grid: Grid, width: int) -> Callable[[Results], Evidence]:
         ]
         return float(np.mean(gains)) if gains else float("nan")
 
-    return _by_seed(grid, width, difference)
+    return _by_seed(width, difference)
 
 
-def _by_seed(
-    grid: Grid, width: int, number: Callable[[Row], float]
-) -> Callable[[Results], Evidence]:
+def _by_seed(width: int, number: Callable[[Row], float]) -> Callable[[Results], Evidence]:
     """Mean over tasks, for each seed."""
 
     def measure(results: Results) -> Evidence:
