@@ -281,7 +281,8 @@ def scored(instrument, trained, kind):
     learner = replace(DECODER, family=kind(**vars(DECODER.family)))
     subject = type(trained)(learner, trained.weights(), trained.corpus)
     some = {"part": part.parts[:40], "novelty": [0] * 40}, part.sources[:40], part.targets[:40]
-    return instrument.scored(subject, *some), [trained.text(source) for source in some[1]]
+    none = np.zeros(40, bool)  # none is known to be exact: all are written
+    return instrument.scored(subject, *some, none), [trained.text(source) for source in some[1]]
 
 
 def test_scores_of_written_answers_are_given_where_the_family_has_them(decoders):
@@ -291,6 +292,18 @@ def test_scores_of_written_answers_are_given_where_the_family_has_them(decoders)
     found, sources = scored(ExactMatch(), trained, Picky)
     late = sum(source.startswith("a5") for source in sources)
     assert 0 < late < 40 and found["late"].tolist() == [0.5] * late
+
+
+def test_answers_known_to_be_exact_need_not_be_written(decoders):
+    _, trained = decoders
+    part = trained.corpus.splits["test"]
+    some = {"part": part.parts[:40], "novelty": [0] * 40}, part.sources[:40], part.targets[:40]
+    exact = trained.judge(*some[1:]).exact
+    assert exact.any() and not exact.all()
+    written, known = (
+        ExactMatch().scored(trained, *some, given) for given in (np.zeros(40, bool), exact)
+    )
+    np.testing.assert_array_equal(written["answer"], known["answer"])
 
 
 class Foreign(Subject):

@@ -62,7 +62,7 @@ class ExactMatch(Instrument):
             controls["planted"][name] = planted(trained, sources, targets)
             columns = {"split": [name] * len(chosen), "part": [part.parts[n] for n in chosen],
                        "novelty": [int(part.novelty[n]) for n in chosen]}  # fmt: skip
-            more = self.scored(trained, columns, sources, targets)
+            more = self.scored(trained, columns, sources, targets, judged.exact)
             for score, found in more.items():
                 values[f"{name}_{score}"] = float(np.mean(found))
             by_part(tables["parts"], columns, judged.exact, judged.ended)
@@ -77,12 +77,19 @@ class ExactMatch(Instrument):
     def scored(
         self, subject: SequenceSubject, columns: Mapping[str, Sequence[Any]],
         sources: Sequence[np.ndarray], targets: Sequence[np.ndarray],
+        exact: np.ndarray,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Further scores of written answers, by name; none where exactness says it all."""
+        """Further scores of written answers, by name; none where exactness says it all.
+
+        Only answers that are not exact need be written: the others are known.
+        """
         family = subject.family
         if type(family).scores is SequenceFamily.scores and not self.writes:
             return {}
-        written = subject.written(sources)
+        written = [list(target) for target in targets]
+        wrong = np.flatnonzero(~exact)
+        for n, answer in zip(wrong, subject.written([sources[n] for n in wrong]), strict=True):
+            written[n] = answer
         rows = [
             family.scores(Item(subject.text(s), subject.text(t), part, novelty), subject.text(w))
             for s, t, w, part, novelty in zip(

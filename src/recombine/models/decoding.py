@@ -19,7 +19,7 @@ from recombine.tokens import ANSWER, END, PAD
 from recombine.trees import next_bucket
 
 BATCH = 256
-LENGTHS = tuple(2**k for k in range(3, 13))
+LENGTHS = tuple(4**k for k in range(2, 7))  # 16 to 4,096: each pair that occurs is compiled
 FREE = -1  # no length is set: the network says itself where an answer ends
 
 

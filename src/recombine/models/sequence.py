@@ -223,12 +223,10 @@ class SequenceNetwork(eqx.Module):
         return blocks * self.spec.depth if self.spec.tied else blocks
 
     def embed(self, tokens: Array, places: Array, dtype: jnp.dtype) -> Array:
-        # A product with indicators instead of a gather, whose gradient would be a slow scatter.
-        one_hot = jax.nn.one_hot(tokens, self.tokens.shape[0], dtype=dtype)
-        exactly = "highest" if dtype == FULL else None
-        h = jnp.dot(one_hot, self.tokens.astype(dtype), precision=exactly).astype(FULL)
+        h = indicated(tokens, self.tokens, dtype)
         if self.places is not None:
-            h = h + self.places[jnp.minimum(places, self.places.shape[0] - 1)]
+            last = self.places.shape[0] - 1
+            h = h + indicated(jnp.minimum(places, last), self.places, dtype)
         return h * jax.lax.stop_gradient(self.scale)
 
     def encode(self, source: Array, item: Array, dtype: jnp.dtype) -> Array:
@@ -258,6 +256,13 @@ class SequenceNetwork(eqx.Module):
                 return View(allowed, apart=number[:, None] - number)
             return View(allowed, apart=queries[..., :, None] - keys[..., None, :])
         return View(allowed)
+
+
+def indicated(rows: Int[Array, "*batch"], table: Float[Array, "row width"], dtype: jnp.dtype):
+    """Rows of a table by a product with indicators: the gradient of a gather is a slow scatter."""
+    chosen = jax.nn.one_hot(rows, table.shape[0], dtype=dtype)
+    exactly = "highest" if dtype == FULL else None
+    return jnp.dot(chosen, table.astype(dtype), precision=exactly).astype(FULL)
 
 
 def _same_item(first: Array, second: Array) -> Bool[Array, "*row query key"]:
