@@ -32,6 +32,9 @@ KINDS = [
 name = "{0.positions}-{0.shape}-{0.tied}".format
 
 
+SWITCHES = ("by_place", "by_distance")
+
+
 def stirred(spec: SequenceModel) -> SequenceNetwork:
     """A network as after training: biases of nearness and scales of norms are their own."""
     rng = np.random.default_rng(0)
@@ -40,7 +43,8 @@ def stirred(spec: SequenceModel) -> SequenceNetwork:
     def stir(leaf):
         return jnp.asarray(leaf + rng.normal(0, 0.3, leaf.shape), jnp.float32)
 
-    return dataclasses.replace(jax.tree.map(stir, drawn), scale=jnp.asarray(drawn.scale))
+    kept = {name: jnp.asarray(getattr(drawn, name)) for name in ("scale", *SWITCHES)}
+    return dataclasses.replace(jax.tree.map(stir, drawn), **kept)
 
 
 @jax.jit
@@ -172,6 +176,8 @@ def slow_attention(attention, spec, x, keys, *, causal, own):
 
 def slow_blocks(network, blocks, h, *, causal, source=None):
     spec = network.spec
+    if spec.positions == "relative" and not network.by_distance:
+        spec = dataclasses.replace(spec, positions="learned")
     for block in blocks * spec.depth if spec.tied else blocks:
         x = slow_norm(block.own_norm, h)
         h = h + slow_attention(block.own, spec, x, x, causal=causal, own=True)
@@ -184,7 +190,7 @@ def slow_blocks(network, blocks, h, *, causal, source=None):
 
 def slow_embed(network, tokens):
     h = np.asarray(network.tokens, float)[tokens]
-    if network.places is not None:
+    if network.places is not None and network.by_place:
         h = h + np.asarray(network.places, float)[: len(tokens)]
     return h * np.sqrt(network.spec.width)
 
@@ -266,8 +272,26 @@ def test_parameters_are_counted_before_anything_is_drawn(spec, width):
 def test_the_count_is_that_of_the_weights_drawn():
     for spec in (KINDS[0], dataclasses.replace(KINDS[-1], positions="relative")):
         drawn = spec.draw(jax.random.key(1), vocabulary=WORDS, length=LENGTH)
-        # The scale of embeddings is kept with the weights, and never learnt.
-        assert count_parameters(drawn) == spec.parameters(WORDS, LENGTH) + 1
+        # The scale of embeddings and switches are kept with the weights, and never learnt; nor are
+        # the places of a network that goes by distances.
+        idle = 0 if drawn.places is None else drawn.places.size
+        assert count_parameters(drawn) == spec.parameters(WORDS, LENGTH) + 3 + idle
+
+
+def test_what_is_switched_off_is_never_learnt():
+    none = jnp.zeros((1, 0), int)
+    rows = Rows(jnp.asarray([[4, 5, 6, 7]]), jnp.ones((1, 4), int), none, none)
+
+    def loss(network):
+        return jnp.sum(network(rows)[..., 4:] ** 2)
+
+    for positions, learnt in (("learned", (True, False)), ("relative", (False, True))):
+        spec = dataclasses.replace(DECODER, positions=positions)
+        gradient = jax.grad(loss)(stirred(spec))
+        found = (gradient.places, gradient.decoder[0].own.nearness)
+        assert tuple(bool(jnp.any(leaf != 0)) for leaf in found) == learnt
+        assert not any(jnp.any(getattr(gradient, name) != 0) for name in SWITCHES)
+        assert spec.kin == dataclasses.replace(DECODER, positions="relative").kin
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -138,7 +138,7 @@ def test_a_task_names_the_splits_its_family_has(name):
 
 def test_every_configuration_can_be_drawn():
     models = [model_named(name, 32, 2, 16) for name in CONFIGURATIONS]
-    assert len({m.scaled_up for m in models}) < len(set(models)) == len(models)
+    assert len({m.kin for m in models}) < len(set(models)) == len(models)
     assert all(np.isfinite(m.parameters(16, 16)) for m in models)
 
 

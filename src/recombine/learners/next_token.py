@@ -193,7 +193,7 @@ class NextToken(Learner):
         return f"{self.rows}/{self.evaluation_rows}"
 
     def program(self, precision: str = "float32") -> NextTokenProgram:
-        return replace(self.natural(precision), model=self.model.scaled_up)
+        return replace(self.natural(precision), model=self.model.kin)
 
     def natural(self, precision: str = "float32") -> NextTokenProgram:
         return NextTokenProgram(

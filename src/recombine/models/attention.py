@@ -40,6 +40,7 @@ class View(NamedTuple):
     turned: tuple[Array, Array] | None = None  # cosines and sines of queries and keys
     turned_keys: tuple[Array, Array] | None = None
     apart: Int[Array, "*rows query key"] | None = None  # place of the query minus the key's
+    counts: Float[Array, ""] | None = None  # 1 where distances count, 0 where they are off
 
 
 Cache = tuple[Float[Array, "*batch head key dim"], Float[Array, "*batch head key dim"]]
@@ -110,7 +111,8 @@ class Attention(eqx.Module):
         scores = scores.astype(FULL)
         if self.nearness is not None and view.apart is not None:
             # A product with indicators: the gradient of a gather would be a slow scatter.
-            shared = jax.nn.one_hot(bucket(view.apart), BUCKETS) @ self.nearness
+            nearness = self.nearness if view.counts is None else self.nearness * view.counts
+            shared = jax.nn.one_hot(bucket(view.apart), BUCKETS) @ nearness
             scores = scores + jnp.moveaxis(shared, -1, -3)
         allowed = view.allowed[..., None, :, :]
         weights = jax.nn.softmax(jnp.where(allowed, scores, -1e30))

@@ -20,6 +20,7 @@ from recombine.trees import truncated_normal
 
 SHAPES = ("decoder", "encoder-decoder")
 POSITIONS = ("rotary", "relative", "learned", "none")
+SWITCHED = ("relative", "learned", "none")  # kinds of positions that share a program
 EMBEDDINGS = ("up", "down")
 NEVER_WRITTEN = np.asarray([PAD, ANSWER])
 
@@ -87,35 +88,51 @@ class SequenceModel:
         return -(-8 * self.width // 24) * 8
 
     @property
-    def scaled_up(self) -> SequenceModel:
-        """The same but for the scale of embeddings, which is a number: both share a program."""
-        return replace(self, embedding="up")
+    def kin(self) -> SequenceModel:
+        """The model whose program this one shares: what differs between them is numbers.
+
+        The scale of embeddings is one; learned places, distances or neither are parts of one
+        network, of which all but one are switched off.
+        """
+        positions = "relative" if self.positions in SWITCHED else self.positions
+        return replace(self, embedding="up", positions=positions)
 
     @functools.lru_cache(maxsize=256)  # noqa: B019, a spec is a value: equal ones share an entry
     def parameters(self, vocabulary: int, length: int) -> int:
         network = jax.eval_shape(
             lambda: self.draw(jax.random.key(0), vocabulary=vocabulary, length=length)
         )
-        return (
-            sum(leaf.size for leaf in jax.tree.leaves(network)) - 1
-        )  # the scale is set, not learnt
+        switched_off = []
+        if self.positions != "learned":
+            switched_off.append(network.places)
+        if self.positions != "relative":
+            switched_off += [b.own.nearness for b in (*network.encoder, *network.decoder)]
+        # Scale and switches are set, not learnt.
+        never = [*switched_off, network.scale, network.by_place, network.by_distance]
+        sizes = (sum(leaf.size for leaf in jax.tree.leaves(tree)) for tree in (network, never))
+        return next(sizes) - next(sizes)
 
     def draw(self, key: PRNGKeyArray, *, vocabulary: int, length: int) -> SequenceNetwork:
         """First weights; `length` bounds learned positions."""
         keys = jax.random.split(key, 6)
         both = self.shape == "encoder-decoder"
-        learned = self.positions == "learned"
-        variance = 1 / self.width
+        learned, variance = self.positions == "learned", 1 / self.width
+        places = None
+        if self.positions in SWITCHED:
+            drawn = truncated_normal(keys[1], (length, self.width), variance)
+            places = drawn if learned else jnp.zeros_like(drawn)
         return SequenceNetwork(
             tokens=truncated_normal(keys[0], (vocabulary, self.width), variance),
-            places=truncated_normal(keys[1], (length, self.width), variance) if learned else None,
+            places=places,
             encoder=self._blocks(keys[2], cross=False) if both else (),
             decoder=self._blocks(keys[3], cross=both),
             encoded=RMSNorm(jnp.ones(self.width)) if both else None,
             norm=RMSNorm(jnp.ones(self.width)),
             output=xavier(keys[4], self.width, vocabulary),
             scale=jnp.float32(self.width**0.5 if self.embedding == "up" else 1.0),
-            spec=self.scaled_up,
+            by_place=jnp.float32(learned),
+            by_distance=jnp.float32(self.positions == "relative"),
+            spec=self.kin,
         )
 
     def _blocks(self, key: PRNGKeyArray, *, cross: bool) -> tuple[Block, ...]:
@@ -124,7 +141,7 @@ class SequenceModel:
 
     def _block(self, key: PRNGKeyArray, cross: bool) -> Block:
         first, second, third = jax.random.split(key, 3)
-        relative, ones = self.positions == "relative", jnp.ones(self.width)
+        relative, ones = self.positions in SWITCHED, jnp.ones(self.width)
         return Block(
             own_norm=RMSNorm(ones),
             own=Attention.draw(first, self.width, self.heads, relative=relative),
@@ -193,6 +210,8 @@ class SequenceNetwork(eqx.Module):
     norm: RMSNorm
     output: Linear
     scale: Float[Array, ""]  # of embeddings
+    by_place: Float[Array, ""]  # 1 where learned places are in use, else 0
+    by_distance: Float[Array, ""]  # the same for distances
     spec: SequenceModel = eqx.field(static=True)
 
     def __call__(self, rows: Rows, dtype: jnp.dtype = FULL) -> Float[Array, "*row token word"]:
@@ -226,7 +245,8 @@ class SequenceNetwork(eqx.Module):
         h = indicated(tokens, self.tokens, dtype)
         if self.places is not None:
             last = self.places.shape[0] - 1
-            h = h + indicated(jnp.minimum(places, last), self.places, dtype)
+            table = self.places * jax.lax.stop_gradient(self.by_place)
+            h = h + indicated(jnp.minimum(places, last), table, dtype)
         return h * jax.lax.stop_gradient(self.scale)
 
     def encode(self, source: Array, item: Array, dtype: jnp.dtype) -> Array:
@@ -251,10 +271,12 @@ class SequenceNetwork(eqx.Module):
             size = self.spec.width // self.spec.heads
             return View(allowed, angles(queries, size), angles(keys, size))
         if self.spec.positions == "relative":
-            if in_order:
-                number = jnp.arange(keys.shape[-1])
-                return View(allowed, apart=number[:, None] - number)
-            return View(allowed, apart=queries[..., :, None] - keys[..., None, :])
+            number = jnp.arange(keys.shape[-1])
+            apart = queries[..., :, None] - keys[..., None, :]
+            return View(
+                allowed, apart=number[:, None] - number if in_order else apart,
+                counts=jax.lax.stop_gradient(self.by_distance),
+            )  # fmt: skip
         return View(allowed)
 
 

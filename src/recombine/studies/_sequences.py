@@ -20,14 +20,20 @@ EXACT = "share of exact answers"
 WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole
 
 
+def right(row: Row, split: str) -> float:
+    """The share of right answers: exact ones, or good ones where the task can tell."""
+    judged = task_named(row.labels["task"]).judged
+    return row.value("exact-match", f"{split}_{judged}" if judged else split)
+
+
 def seen(row: Row) -> float:
-    return row.value("exact-match", "seen")
+    return right(row, "seen")
 
 
 def beyond(row: Row) -> float:
     """The mean over the task's ways of going beyond training."""
     splits = task_named(row.labels["task"]).beyond
-    return float(np.mean([row.value("exact-match", f"unseen_{split}") for split in splits]))
+    return float(np.mean([right(row, f"unseen_{split}") for split in splits]))
 
 
 def best(results: Results, task: str, configurations: Sequence[str]) -> str:
@@ -41,9 +47,10 @@ def best(results: Results, task: str, configurations: Sequence[str]) -> str:
         rows = [row for row in rows if not row.diverged]
         if not rows:
             return (False, -1.0, 0.0)
-        mean = lambda name: float(np.mean([row.value("exact-match", name) for row in rows]))  # noqa: E731
+        surprise = float(np.mean([row.value("exact-match", "validation_surprise") for row in rows]))
         able = float(np.mean([seen(row) for row in rows])) >= base.SEEN_FLOOR
-        return (able, round(mean("validation"), 2), -mean("validation_surprise"))
+        validation = float(np.mean([right(row, "validation") for row in rows]))
+        return (able, round(validation, 2), -surprise)
 
     return max(configurations, key=key)
 
@@ -83,7 +90,7 @@ def beyond_by(kind: str) -> Callable[[Row], float]:
 
     def number(row: Row) -> float:
         splits = of_kind(row.labels["task"], kind)
-        values = [row.value("exact-match", f"unseen_{split}") for split in splits]
+        values = [right(row, f"unseen_{split}") for split in splits]
         return float(np.mean(values)) if values else float("nan")
 
     return number
@@ -115,7 +122,7 @@ def _table(grid: Any, results: Results, final: Results) -> Table:
                 continue
             numbers = {"like training": [seen(row) for row in here]}
             for split in task_named(task).beyond:
-                numbers[split] = [row.value("exact-match", f"unseen_{split}") for row in here]
+                numbers[split] = [right(row, f"unseen_{split}") for row in here]
             told = "; ".join(f"{name} {_told(values)}" for name, values in numbers.items())
             rows.append([task, best(results, task, grid.configurations), width,
                          here[0].labels["parameters"], told])  # fmt: skip
@@ -183,7 +190,7 @@ def _weighted(pairs: Sequence[tuple[float, int]]) -> float:
 
 
 def _validation(row: Row) -> float:
-    return row.value("exact-match", "validation")
+    return right(row, "validation")
 
 
 def _mean(rows: Results, number: Any) -> float | None:
