@@ -1,0 +1,136 @@
+"""Does one part of a task live in weights of its own?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from recombine.errors import NotApplicable
+from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments.mask_subject import Keep, MaskSubject
+from recombine.instruments.subject import Subject
+from recombine.seeds import host_seed
+
+if TYPE_CHECKING:
+    from recombine.learners._learner import Learner
+
+
+@dataclass(frozen=True)
+class Subnetworks(Instrument):
+    """What a network can still do with only the weights a mask keeps, and with only the others.
+
+    `subnetwork` and `ablation` are differences, own part minus others: a part that has a
+    subnetwork of its own has a subnetwork near 1 - chance and an ablation near chance - 1. They
+    are given raw and with scores below chance raised to it. Masks are powerful learners: only an
+    ablation tells, and only beside its controls. Controls: the untrained mask, which keeps
+    everything; ablations of as many weights of each layer at random; and of as many that the mask
+    does not keep (fewer, where it keeps more than half).
+    """
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "subnetworks"
+    needs: ClassVar[tuple[str, ...]] = ("weights",)
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "complement")
+
+    batches: int = 8
+    draws: int = 3  # of random masks
+
+    def cells(self, learner: Learner) -> dict[str, Learner]:
+        from recombine.learners.masks import MaskLearner
+
+        if not isinstance(learner, MaskLearner):
+            return {}
+        return {"another part": replace(learner, part=(learner.part + 1) % learner.parts)}
+
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
+        subject.need(self.name, *self.needs)
+        mask, twin = _mask(subject, self.name), _mask(untrained, self.name)
+        rng = np.random.default_rng(host_seed(mask.learner.seed, self.name))
+        keep, real = mask.keep, mask.real
+        values = self.scored(mask, "whole", [real])
+        values["learnt"] = mask.learnt(keep, self.batches)
+        values |= self.scored(mask, "subnetwork", [keep])
+        values |= self.scored(mask, "ablation", [_without(real, keep)])
+        values["density"] = _count(keep) / _count(real)
+        random = [
+            _without(real, sampled(real, {p: int(k.sum()) for p, k in keep.items()}, rng))
+            for _ in range(self.draws)
+        ]
+        spared = _without(real, keep)
+        complement = [
+            _without(real, sampled(spared, {p: int(k.sum()) for p, k in keep.items()}, rng))
+            for _ in range(self.draws)
+        ]
+        controls = {
+            "untrained": self.scored(mask, "ablation", [_without(real, twin.keep)]),
+            "random": self.scored(mask, "ablation", random),
+            "complement": self.scored(mask, "ablation", complement),
+        }
+        if "another part" in others:
+            values |= overlap(keep, _mask(others["another part"], self.name).keep, real)
+        layers = {
+            "layer": list(keep), "weights": [int(real[p].sum()) for p in keep],
+            "kept": [int(keep[p].sum()) for p in keep],
+            "density": [float(keep[p].sum() / real[p].sum()) for p in keep],
+        }  # fmt: skip
+        return Reading(values, controls, {"layers": layers})
+
+    def scored(self, mask: MaskSubject, name: str, keeps: list[Keep]) -> dict[str, float]:
+        """Own part and others under masks (mean over several), and their difference."""
+        found = np.asarray([mask.scores(keep, self.batches) for keep in keeps])
+        own, other = found.mean(axis=0)
+        clipped = np.maximum(found, mask.chance).mean(axis=0)
+        return {
+            f"{name}_own": float(own), f"{name}_other": float(other),
+            f"{name}_raw": float(own - other), name: float(clipped[0] - clipped[1]),
+        }  # fmt: skip
+
+
+def sampled(pool: Keep, counts: Mapping[str, int], rng: np.random.Generator) -> Keep:
+    """As many weights of each layer as asked for, or all there are, at random from a pool."""
+    found = {}
+    for path, allowed in pool.items():
+        places = np.flatnonzero(allowed)
+        chosen = rng.choice(places, min(counts[path], places.size), replace=False)
+        mask = np.zeros(allowed.size, bool)
+        mask[chosen] = True
+        found[path] = mask.reshape(allowed.shape)
+    return found
+
+
+def overlap(first: Keep, second: Keep, real: Keep) -> dict[str, float]:
+    """Intersection over union of two masks, and what it would be if they were drawn apart.
+
+    >>> one, two = {"a": np.array([1, 1, 0, 0], bool)}, {"a": np.array([0, 1, 1, 0], bool)}
+    >>> overlap(one, two, {"a": np.ones(4, bool)})["overlap"]
+    0.3333333333333333
+    """
+    both = sum(int((first[p] & second[p]).sum()) for p in first)
+    either = sum(int((first[p] | second[p]).sum()) for p in first)
+    # Drawn independently layer by layer, with the densities they have.
+    chance = sum(first[p].sum() * second[p].sum() / max(1, real[p].sum()) for p in first)
+    total = _count(first) + _count(second)
+    return {
+        "overlap": both / either if either else 0.0,
+        "overlap_by_chance": float(chance / (total - chance)) if total else 0.0,
+    }
+
+
+def _without(real: Keep, taken: Keep) -> Keep:
+    return {path: real[path] & ~taken[path] for path in real}
+
+
+def _count(keep: Keep) -> int:
+    return sum(int(mask.sum()) for mask in keep.values())
+
+
+def _mask(subject: Subject, instrument: str) -> MaskSubject:
+    if not isinstance(subject, MaskSubject):
+        raise NotApplicable(
+            f"{instrument} looks at masks: train one over this network first (learner masks); "
+            f"{type(subject).__name__} is none"
+        )
+    return subject
