@@ -1,0 +1,239 @@
+"""Are the parts of a task kept together inside a network, or scattered and mixed?"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from recombine.errors import NotApplicable
+from recombine.families._family import Regression
+from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments.subject import Subject
+from recombine.instruments.supervised_subject import SupervisedSubject, supervised
+from recombine.models.layers import named_layers
+from recombine.seeds import host_seed
+
+EFFECT = 0.005  # of the answers' variance: what the sweep of every weight changes
+ROUNDS = 3  # of finding how far to move a weight
+
+
+class Seen(NamedTuple):
+    """Units of a layer on a grid of tasks by inputs, and the modules of the tasks."""
+
+    units: Float[np.ndarray, "task input unit"]
+    latents: Float[np.ndarray, "task module"]
+
+
+@dataclass(frozen=True)
+class Fracture(Instrument):
+    """Concordance, disentanglement and completeness of units, and selectivity of weights.
+
+    A grid of tasks by inputs is shown to the network. `concordance`: how alike a unit answers to a
+    module in two companies that share nothing else (correlation over tasks and inputs, beyond that
+    of tasks that share no module; 1 is whole, 0 fractured). `disentanglement`: whether a unit tells
+    of one module only, `completeness`: whether a module is told by few units (1 minus normalised
+    entropies of squared correlations). `selectivity`: single weights are moved until the answers
+    change by a set amount; the share of that change, over tasks, that one module explains. Values
+    are means over the layer named, hidden layers by default. Controls: the untrained twin, modules
+    dealt out anew among tasks, and a planted layer with one unit a module.
+    """
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "fracture"
+    needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
+
+    tasks: int = 256
+    inputs: int = 16
+    sweeps: int = 48
+
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
+        subject.need(self.name, *self.needs)
+        network, twin = supervised(subject, self.name), supervised(untrained, self.name)
+        family = network.learner.family
+        if not isinstance(family, Regression):
+            raise NotApplicable(
+                f"{self.name} shows the same inputs to many tasks, and those of "
+                f"{type(family).__name__} belong to their task"
+            )
+        rng = np.random.default_rng(host_seed(network.learner.seeds.evaluation, self.name))
+        pool = np.concatenate([network.support.seen, network.support.held_out])
+        ranks = np.sort(rng.choice(pool, min(self.tasks, pool.size), replace=False))
+        batch = grid(network, ranks, self.inputs)
+        layers = seen(network, batch, self.inputs)
+        values = self.units(layers)
+        values["selectivity"] = self.selectivity(network, batch, rng)
+        control = self.units(seen(twin, batch, self.inputs))
+        control["selectivity"] = self.selectivity(twin, batch, rng)
+        dealt = rng.permutation(len(ranks))
+        shuffled = {name: Seen(layer.units, layer.latents[dealt]) for name, layer in layers.items()}
+        table: dict[str, list[Any]] = {"layer": [], "measure": [], "value": []}
+        for name, layer in layers.items():
+            for measure, value in measured(layer).items():
+                for column, entry in zip(table, (name, measure, value), strict=True):
+                    table[column].append(entry)
+        planted = planted_layer(next(iter(layers.values())).latents, self.inputs, rng)
+        return Reading(
+            values,
+            {"untrained": control, "shuffled": self.units(shuffled),
+             "planted": measured(planted)},
+            {"layers": table},
+        )  # fmt: skip
+
+    def units(self, layers: Mapping[str, Seen]) -> dict[str, float]:
+        """Means over layers."""
+        found = [measured(layer) for layer in layers.values()]
+        return {name: float(np.mean([f[name] for f in found])) for name in found[0]}
+
+    def selectivity(
+        self, network: SupervisedSubject, batch: Any, rng: np.random.Generator
+    ) -> float:
+        """The mean, over weights moved one at a time, of what one module explains."""
+        layers = {
+            path: layer.weight for path, layer in named_layers(network.model).items()
+            if layer.weight.ndim == 2
+        }  # fmt: skip
+        real = {path: np.flatnonzero(np.asarray(w)) for path, w in layers.items()}
+        answers = _answers(network.program, network.arrays, network.model, batch)
+        wanted = EFFECT * float(jnp.var(answers))
+        latents = network.latents(batch)[:: self.inputs]
+        found = []
+        for path, places in real.items():
+            if not places.size:
+                continue
+            count = max(1, self.sweeps // len(real))
+            chosen = jnp.asarray(rng.choice(places, min(count, places.size), replace=False))
+            changes = np.asarray(
+                _swept(network.program, path, network.arrays, network.model, batch, chosen, wanted)
+            )
+            for change in changes:
+                by_task = change.reshape(len(latents), self.inputs).mean(axis=1)
+                found.append(float(np.max(squared_correlation(by_task[:, None], latents > 0))))
+        return float(np.mean(found))
+
+
+def grid(network: SupervisedSubject, ranks: np.ndarray, inputs: int) -> Any:
+    """Every task with every one of a few inputs: one sample each, tasks in blocks."""
+    drawn = network.draw(np.repeat(ranks, inputs), "fracture", 1)
+    first = np.arange(0, len(ranks) * inputs, inputs)
+    same_task = np.repeat(first, inputs)
+    same_input = np.tile(np.arange(inputs), len(ranks))
+    return drawn._replace(
+        latents=drawn.latents[same_task], codes=drawn.codes[same_task],
+        inputs=jax.tree.map(lambda leaf: leaf[same_input], drawn.inputs),
+        targets=drawn.targets[same_task],
+    )  # fmt: skip
+
+
+def seen(network: SupervisedSubject, batch: Any, inputs: int) -> dict[str, Seen]:
+    """Hidden layers on the grid; units that never change are left out."""
+    latents = network.latents(batch)[::inputs]
+    found = {}
+    for name, rows in network.activations(batch).items():
+        if name in ("code", "output"):
+            continue
+        units = np.asarray(rows, np.float64).reshape(len(latents), inputs, -1)
+        alive = units.std(axis=(0, 1)) > 1e-6
+        if alive.any():
+            found[name] = Seen(units[..., alive], latents)
+    if not found:
+        raise NotApplicable("every hidden unit is constant on the tasks shown")
+    return found
+
+
+def measured(layer: Seen) -> dict[str, float]:
+    importance = by_module(layer)
+    return {
+        "concordance": concordance(layer),
+        "disentanglement": 1 - _weighted_entropy(importance),
+        "completeness": 1 - _weighted_entropy(importance.T),
+    }
+
+
+def concordance(layer: Seen) -> float:
+    """How alike units answer in tasks that share one module, beyond tasks that share none."""
+    answers = layer.units - layer.units.mean(axis=0)  # what the task adds at each input
+    active = (layer.latents > 0).astype(float)
+    shared = active @ active.T
+    spread = np.einsum("txu,txu->u", answers, answers) / len(answers)
+    found = {}
+    for count in (0, 1):
+        # Each pair once: all pairs that share so many modules.
+        pairs = np.triu(shared == count, k=1)
+        if not pairs.any():
+            raise NotApplicable(f"no two of the tasks shown share {count} modules")
+        together = np.einsum("ts,txu,sxu->u", pairs.astype(float), answers, answers, optimize=True)
+        found[count] = together / pairs.sum() / np.maximum(spread, 1e-12)
+    return float(np.mean(np.clip(found[1] - found[0], 0.0, 1.0)))
+
+
+def by_module(layer: Seen) -> Float[np.ndarray, "unit module"]:
+    """Squared correlation of each unit with each module's weight, mean over inputs."""
+    found = [
+        squared_correlation(layer.units[:, n], layer.latents) for n in range(layer.units.shape[1])
+    ]
+    return np.mean(found, axis=0)
+
+
+def squared_correlation(
+    first: Float[np.ndarray, "row a"], second: Float[np.ndarray, "row b"]
+) -> Float[np.ndarray, "a b"]:
+    one, two = (x - x.mean(axis=0) for x in (first, np.asarray(second, float)))
+    scale = np.outer(np.linalg.norm(one, axis=0), np.linalg.norm(two, axis=0))
+    return ((one.T @ two) / np.maximum(scale, 1e-12)) ** 2
+
+
+def _weighted_entropy(importance: Float[np.ndarray, "row column"]) -> float:
+    """The mean normalised entropy of the rows, each counted by what it tells in all."""
+    total = importance.sum(axis=1)
+    share = importance / np.maximum(total, 1e-12)[:, None]
+    entropy = -np.sum(np.where(share > 0, share * np.log(np.maximum(share, 1e-12)), 0.0), axis=1)
+    return float(np.sum(entropy * total) / max(total.sum(), 1e-12) / np.log(importance.shape[1]))
+
+
+def planted_layer(latents: np.ndarray, inputs: int, rng: np.random.Generator) -> Seen:
+    """One unit for every module, at a gain that depends on the input."""
+    gain = 0.5 + rng.random((1, inputs, 1))
+    return Seen(latents[:, None, :] * gain, latents)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _answers(program: Any, arrays: Any, model: Any, batch: Any) -> Array:
+    return program.answer(arrays, model, batch)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _swept(
+    program: Any, path: str, arrays: Any, model: Any, batch: Any, places: Int[Array, "weight"],
+    wanted: Float[Array, ""],
+) -> Float[Array, "weight row"]:  # fmt: skip
+    """The squared change of every answer when one weight is moved by as much as it takes."""
+    before = program.answer(arrays, model, batch)
+    weight = named_layers(model)[path].weight
+
+    def change(place: Array, by: Array) -> Array:
+        moved = weight.ravel().at[place].add(by).reshape(weight.shape)
+        after = program.answer(arrays, _with_weight(model, path, moved), batch)
+        return jnp.mean((after - before) ** 2, axis=tuple(range(1, before.ndim)))
+
+    def one(place: Array) -> Array:
+        by = jnp.std(weight)
+        for _ in range(ROUNDS):
+            by = by * jnp.sqrt(wanted / jnp.maximum(jnp.mean(change(place, by)), 1e-20))
+            by = jnp.minimum(by, 1e3)
+        return change(place, by)
+
+    return jax.lax.map(one, places)
+
+
+def _with_weight(model: Any, path: str, weight: Array) -> Any:
+    import equinox as eqx
+
+    return eqx.tree_at(lambda tree: named_layers(tree)[path].weight, model, weight)
