@@ -15,7 +15,7 @@ from recombine.errors import InvalidRequest, NotApplicable, unknown
 from recombine.instruments.subject import Subject
 from recombine.lab.identity import node_id
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
-from recombine.learners._tasks import TaskLearner, model_shapes
+from recombine.learners._tasks import TaskLearner
 from recombine.learners.module_parts import module_arrays, module_parts
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.learners.parts import Parts
@@ -129,7 +129,7 @@ class MasksProgram(Program):
         for number, (path, s) in enumerate(scores.items()):
             u = jax.random.uniform(
                 jax.random.fold_in(key, number), s.shape, minval=1e-6, maxval=1.0
-            )  # noqa: E501
+            )
             drawn = jax.nn.sigmoid((jnp.log(u) - jnp.log1p(-u + 1e-6) + s) / TEMPERATURE)
             keep[path] = jnp.clip(drawn * (1 + 2 * STRETCH) - STRETCH, 0.0, 1.0)
             open_[path] = jax.nn.sigmoid(s - TEMPERATURE * jnp.log(STRETCH / (1 + STRETCH)))
@@ -230,30 +230,23 @@ class MaskLearner(Learner):
         self.base.check()
         if not 0 <= self.part < self.parts:
             raise InvalidRequest(f"part={self.part}: expected 0 to {self.parts - 1}")
-        self.masking.paths(self._shapes()[1])
+        self.masking.paths(self.parted().shapes()[1])
 
     def program(self, precision: str = "float32") -> MasksProgram:
-        paths = tuple(self.masking.paths(self._shapes()[1]))
+        paths = tuple(self.masking.paths(self.parted().shapes()[1]))
         return MasksProgram(self.parted(precision), self.masking, paths)
-
-    def _shapes(self) -> tuple[Any, Any]:
-        """The base network's shapes as they are, and padded as its program wants them."""
-        trained: Any = getattr(self.base, "learner", self.base)
-        if isinstance(trained, TaskLearner):
-            return model_shapes(trained.natural()), model_shapes(trained.program())
-        shapes = trained.model_shapes()
-        return shapes, shapes
 
     def group(self) -> str:
         return node_id(self.base)
 
     def shard(self) -> str:
-        return getattr(self.base, "learner", self.base).shard()
+        trained = getattr(self.base, "learner", self.base)  # only tasks have tables that must stack
+        return trained.shard() if isinstance(trained, TaskLearner) else ""
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         trained: Any = getattr(self.base, "learner", self.base)
-        world = module_arrays(trained) if isinstance(trained, TaskLearner) else trained.prepare({})
-        natural, padded = self._shapes()
+        world = module_arrays(trained) if isinstance(trained, TaskLearner) else Arrays()
+        natural, padded = self.parted().shapes()
         model = pad_to(unnamed(given["base"], natural), padded)
         ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), natural)
         real = {path: layer.weight for path, layer in named_layers(pad_to(ones, padded)).items()}

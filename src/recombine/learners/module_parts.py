@@ -12,7 +12,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from recombine.errors import NotApplicable
 from recombine.learners._learner import Arrays, Program
-from recombine.learners._tasks import Batch, TaskLearner, TaskProgram, build_support
+from recombine.learners._tasks import (
+    Batch,
+    TaskLearner,
+    TaskProgram,
+    build_support,
+    model_shapes,
+)
 from recombine.learners.parts import Parts
 from recombine.seeds import host_seed
 
@@ -28,7 +34,11 @@ class ModuleParts(Program, Parts):
     """
 
     program: TaskProgram
+    natural: Any  # the same without padding
     modules: int
+
+    def shapes(self) -> tuple[Any, Any]:
+        return model_shapes(self.natural), model_shapes(self.program)
 
     @property
     def parts(self) -> int:
@@ -75,7 +85,9 @@ class ModuleParts(Program, Parts):
 
 
 def module_parts(learner: TaskLearner, precision: str) -> ModuleParts:
-    return ModuleParts(learner.program(precision), learner.family.modules)
+    return ModuleParts(
+        learner.program(precision), learner.natural(precision), learner.family.modules
+    )
 
 
 def module_arrays(learner: TaskLearner) -> Arrays:
