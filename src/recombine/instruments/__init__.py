@@ -15,6 +15,8 @@ REGISTRY = {
     "subgraphs": "recombine.instruments.subgraphs:Subgraphs",
     "probability": "recombine.instruments.probability:Probability",
     "constraints": "recombine.instruments.constraints:Constraints",
+    "subnetworks": "recombine.instruments.subnetworks:Subnetworks",
+    "fracture": "recombine.instruments.fracture:Fracture",
 }
 
 __getattr__, __all__ = lazy(
@@ -28,12 +30,14 @@ __getattr__, __all__ = lazy(
         "Exactness": "recombine.instruments.exactness",
         "Foretelling": "recombine.instruments.foretelling",
         "FunctionDecoder": "recombine.instruments.function_decoder",
+        "Fracture": "recombine.instruments.fracture",
         "Generalization": "recombine.instruments.generalization",
         "Instrument": "recombine.instruments._instrument",
         "Probability": "recombine.instruments.probability",
         "Reading": "recombine.instruments._instrument",
         "Rollout": "recombine.instruments.rollout",
         "Subgraphs": "recombine.instruments.subgraphs",
+        "Subnetworks": "recombine.instruments.subnetworks",
         "Subject": "recombine.instruments.subject",
         "check_instrument": "recombine.instruments.check",
     },

@@ -37,11 +37,12 @@ class Subnetworks(Instrument):
 
     batches: int = 8
     draws: int = 3  # of random masks
+    overlaps: bool = True  # whether the mask of another part is learnt too, and compared
 
     def cells(self, learner: Learner) -> dict[str, Learner]:
         from recombine.learners.masks import MaskLearner
 
-        if not isinstance(learner, MaskLearner):
+        if not self.overlaps or not isinstance(learner, MaskLearner):
             return {}
         return {"another part": replace(learner, part=(learner.part + 1) % learner.parts)}
 

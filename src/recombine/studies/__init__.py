@@ -20,4 +20,5 @@ REGISTRY = {
     "subgraphs": "recombine.studies.subgraphs:SubgraphsStudy",
     "probability": "recombine.studies.probability:ProbabilityStudy",
     "constraints": "recombine.studies.constraints:ConstraintsStudy",
+    "anatomy": "recombine.studies.anatomy:Anatomy",
 }

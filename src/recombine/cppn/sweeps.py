@@ -1,0 +1,103 @@
+"""Weight sweeps: what changing one weight does to a picture, at a matched size of effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from recombine.cppn.measures import mirrored
+from recombine.errors import InvalidRequest
+
+SMALLEST, FACTOR, RUNGS = 2.0**-12, 4.0, 10  # changes tried, up to 64
+HALVINGS = 8  # of the logarithm of one rung: the effect is matched to about one percent
+STACKED = 64  # sweeps at once on an accelerator; a CPU does them faster in turn
+
+Render = Callable[[Float[Array, "weight"]], Float[Array, "row column channel"]]
+
+
+def sweep_symmetry(
+    render: Render,
+    weights: Float[Array, "weight"] | Float[np.ndarray, "weight"],
+    which: Int[np.ndarray, "chosen"],
+    *,
+    symmetry: str = "left-right",
+    effect: float = 0.005,
+    batch: int | None = None,
+) -> Float[np.ndarray, "sweep"]:
+    """The symmetric share of the picture's change, per chosen weight made larger and smaller.
+
+    Each weight is moved until the picture's mean squared change is `effect`; where no change of
+    up to 64 does it, the share is NaN. A change without any symmetry has a share of one half. A
+    renderer that can be hashed, such as `Renderer`, is compiled once for all its networks.
+    """
+    which = np.asarray(which, np.int32)
+    if which.size and not (which.min() >= 0 and which.max() < len(weights)):
+        raise InvalidRequest(
+            f"weights {which.min()} to {which.max()} of {len(weights)}: expected places from 0"
+        )
+    if effect <= 0:
+        raise InvalidRequest(f"an effect of {effect}: expected a mean squared change above 0")
+    if not which.size:
+        return np.zeros(0)
+    if batch is None:
+        batch = 1 if jax.default_backend() == "cpu" else STACKED
+    signs = jnp.repeat(jnp.array([1.0, -1.0]), len(which))
+    shares, reached = _sweep(
+        render, jnp.asarray(weights), jnp.tile(which, 2), signs, effect, symmetry, batch
+    )
+    return np.where(np.asarray(reached), np.asarray(shares, np.float64), np.nan)
+
+
+@partial(jax.jit, static_argnames=("render", "symmetry", "batch"))
+def _sweep(
+    render: Render,
+    weights: Float[Array, "weight"],
+    which: Int[Array, "sweep"],
+    signs: Float[Array, "sweep"],
+    effect: float,
+    symmetry: str,
+    batch: int,
+) -> tuple[Float[Array, "sweep"], Bool[Array, "sweep"]]:
+    before = render(weights)
+
+    def one(job: tuple[Int[Array, ""], Float[Array, ""]]) -> tuple[Array, Array]:
+        index, sign = job
+
+        def change(size: Float[Array, ""]) -> Float[Array, "row column channel"]:
+            return render(weights.at[index].add(sign * size)) - before
+
+        def falls_short(size: Float[Array, ""]) -> Bool[Array, ""]:
+            return jnp.mean(change(size) ** 2) < effect
+
+        # Rung by rung first: the effect need not grow with the change, and the smallest change
+        # that reaches it is the one to look at.
+        def climbing(state: tuple[Array, Array]) -> Bool[Array, ""]:
+            rung, short = state
+            return short & (rung < RUNGS - 1)
+
+        def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            rung = state[0] + 1
+            return rung, falls_short(SMALLEST * FACTOR**rung)
+
+        start = (jnp.int32(0), falls_short(jnp.asarray(SMALLEST, weights.dtype)))
+        rung, short = jax.lax.while_loop(climbing, climb, start)
+        high = jnp.log(SMALLEST) + rung * jnp.log(FACTOR)
+
+        def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            middle = (low + high) / 2
+            below = falls_short(jnp.exp(middle))
+            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+        bracket = (high - jnp.log(FACTOR), high)
+        bracket = jax.lax.fori_loop(0, HALVINGS, halve, bracket)
+        difference = jnp.moveaxis(change(jnp.exp(bracket[1])), -1, 0)
+        symmetric = (difference + mirrored(difference, symmetry)) / 2
+        return jnp.sum(symmetric**2) / jnp.sum(difference**2), ~short
+
+    return jax.lax.map(one, (which, signs), batch_size=batch if batch > 1 else None)

@@ -1,0 +1,270 @@
+"""Learning to draw one picture from coordinates, by descent, after evolution, or along its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from recombine.cppn import (
+    Architecture,
+    Archive,
+    Genome,
+    LayeredCPPN,
+    chosen,
+    coordinates,
+    evolve,
+    fits,
+    layerise,
+    picture,
+    read_genome,
+    stencil_genome,
+)
+from recombine.errors import InvalidRequest, unknown
+from recombine.instruments.subject import Subject
+from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
+from recombine.learners.optimiser import Trained, descend, start
+from recombine.trees import named, unnamed
+
+SOURCES = ("evolved", "stencils", "archive")
+WAYS = ("descent", "curriculum", "evolved")
+SIBLINGS = ("", "turned", "recoloured", "recombined")
+# Room for every genome that evolution or a stencil makes here; those that need more are not chosen.
+ROOM = "8;cache:10,cos:2,gaussian:4,identity:3,relu:3,sigmoid:2,sin:3,tanh:3"
+STAGES = 4  # pictures along the path of a curriculum, the last one its end
+
+
+@dataclass(frozen=True)
+class PictureSet(Material):
+    """Pictures with the networks that evolution, or a stencil, draws them with.
+
+    `evolved`: the elites, as unlike as can be, of an evolution without a target. `stencils`: made
+    to be unified, by a rule. `archive`: genomes from files (`paths`). All are written as matrices
+    of one `architecture`.
+    """
+
+    version: ClassVar[int] = 1
+
+    source: Literal["evolved", "stencils", "archive"] = "stencils"
+    count: int = 2
+    size: int = 32
+    seed: int = 0
+    evaluations: int = 3_000
+    architecture: str = ROOM
+    paths: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.source not in SOURCES:
+            raise unknown("source of pictures", self.source, SOURCES)
+        if self.source == "archive" and len(self.paths) != self.count:
+            raise InvalidRequest(
+                f"{len(self.paths)} paths of genomes for count={self.count}: expected one each"
+            )
+
+    def make(self) -> Tensors:
+        room = Architecture.parse(self.architecture)
+        lines = self.lines(room)
+        found: dict[str, list[np.ndarray]] = {"target": [], "path": []}
+        for line in lines:
+            drawn = [picture(genome, self.size).reshape(-1, 3) for genome in line]
+            found["target"].append(drawn[-1])
+            # As many ancestors as there are stages, evenly along the line.
+            places = np.linspace(0, len(line) - 1, STAGES + 1)[1:].round().astype(int)
+            found["path"].append(np.stack([drawn[place] for place in places]))
+            for number, matrix in enumerate(layerise(line[-1], room)[1]):
+                found.setdefault(f"matrix{number}", []).append(matrix)
+        return {name: np.stack(arrays).astype(np.float32) for name, arrays in found.items()}
+
+    def lines(self, room: Architecture) -> list[list[Genome]]:
+        """Every picture's genome, after its ancestors where they are known."""
+        if self.source == "stencils":
+            return [[stencil_genome(self.seed + number)] for number in range(self.count)]
+        if self.source == "archive":
+            return [[read_genome(Path(path))] for path in self.paths]
+        archive = evolve(self.seed, self.evaluations)
+        able = tuple(one for one in archive.elites if _holds(room, one.genome))
+        kept = Archive(able, (*archive.ancestors, *(e for e in archive.elites if e not in able)),
+                       archive.seed, archive.evaluations)  # fmt: skip
+        picked = chosen(kept, self.count, self.seed)
+        return [[one.genome for one in kept.line(elite)] for elite in picked]
+
+
+def _holds(room: Architecture, genome: Genome) -> bool:
+    needed, most = fits([genome]), dict(room.blocks)
+    # Handing on through more layers takes more caches than a genome needs by itself.
+    try:
+        layerise(genome, room)
+    except InvalidRequest:
+        return False
+    return needed.depth <= room.depth and all(n <= most.get(k, 0) for k, n in needed.blocks)
+
+
+@dataclass(frozen=True)
+class PictureProgram(Program):
+    """Descent on the mean squared error of all pixels, at steps of one length."""
+
+    architecture: str
+    size: int
+
+    @property
+    def pixels(self) -> Float[Array, "pixel 4"]:
+        return jnp.asarray(coordinates(self.size), jnp.float32)
+
+    def shapes(self) -> LayeredCPPN:
+        return jax.eval_shape(self._draw, jax.random.key(0))
+
+    def _draw(self, key: Any) -> LayeredCPPN:
+        return LayeredCPPN.draw(key, Architecture.parse(self.architecture))
+
+    def init(self, arrays: dict[str, Any], key: Any) -> Trained:
+        return start(arrays["known"] if "known" in arrays else self._draw(key))
+
+    def step(self, arrays: dict[str, Any], state: Any, t: Any) -> tuple[Any, dict[str, Any]]:
+        # Stages of equal length; without a curriculum all are the picture itself.
+        share = t.astype(jnp.float32) / arrays["steps"].astype(jnp.float32)
+        stage = jnp.minimum((share * STAGES).astype(jnp.int32), STAGES - 1)
+        target = arrays["stages"][stage]
+        value, gradient = jax.value_and_grad(self.error)(state.model, target)
+        # The gradient's direction only, as the twins of published pictures were trained.
+        length = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)) + 1e-20)
+        gradient = jax.tree.map(lambda leaf: leaf / length, gradient)
+        state = descend(
+            state, value, gradient, t, rate=arrays["rate"], decay=jnp.float32(0),
+            running=t < arrays["steps"],
+        )  # fmt: skip
+        return state, {"loss": value}
+
+    def error(self, model: Any, target: Float[Array, "pixel 3"]) -> Float[Array, ""]:
+        return jnp.mean((model(self.pixels) - target) ** 2)
+
+    def evaluate(self, arrays: dict[str, Any], state: Any) -> dict[str, Any]:
+        return {"error": self.error(state.model, arrays["stages"][-1])}
+
+
+@dataclass(frozen=True)
+class PictureLearner(Learner):
+    """A network that draws one picture of a set, in one of three ways.
+
+    `descent` trains it from random weights, `curriculum` the same along the pictures of its
+    ancestors, `evolved` takes the network that evolution drew it with. After another learner
+    (`start`) it goes on from that one's weights, and may be asked for a `sibling`: the picture
+    turned about its diagonal, with other colours, or half of it with half of the next picture.
+    """
+
+    version: ClassVar[int] = 1
+
+    pictures: PictureSet = field(default_factory=PictureSet)
+    number: int = 0
+    way: Literal["descent", "curriculum", "evolved"] = "descent"
+    sibling: Literal["", "turned", "recoloured", "recombined"] = ""
+    begin: PictureLearner | None = None
+    seed: int = 0
+    training_steps: int = 2_000
+    learning_rate: float = 3e-3
+    evaluation_every: int = 100
+
+    @property
+    def steps(self) -> int:
+        return 10 if self.still else self.training_steps
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing is trained: an evolved network, as it is."""
+        return self.way == "evolved" and self.begin is None
+
+    @property
+    def evaluate_every(self) -> int:
+        return min(self.steps, self.evaluation_every)
+
+    @property
+    def init_seed(self) -> int:
+        return self.seed
+
+    @property
+    def precision(self) -> str:
+        return "float32"  # pictures are compared to a few thousandths
+
+    @property
+    def size(self) -> int:
+        shapes = Architecture.parse(self.pictures.architecture).shapes
+        return sum(rows * columns for rows, columns in shapes)
+
+    def check(self) -> None:
+        Architecture.parse(self.pictures.architecture)
+        for name, value, known in (("way", self.way, WAYS), ("sibling", self.sibling, SIBLINGS)):
+            if value not in known:
+                raise unknown(name, value, known)
+        if not 0 <= self.number < self.pictures.count:
+            raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        if (
+            self.begin is not None
+            and self.begin.pictures.architecture != self.pictures.architecture
+        ):
+            raise InvalidRequest("a network can only go on in the architecture it has")
+
+    def upstream(self) -> dict[str, Learner]:
+        return {} if self.begin is None else {"begin": self.begin}
+
+    def materials(self) -> dict[str, Material]:
+        return {"pictures": self.pictures}
+
+    def shard(self) -> str:
+        return "given" if self.begin is not None or self.still else "drawn"
+
+    def program(self, precision: str = "float32") -> PictureProgram:
+        return PictureProgram(self.pictures.architecture, self.pictures.size)
+
+    def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
+        pictures = given["pictures"]
+        target = self.target(pictures)
+        stages = np.broadcast_to(target, (STAGES, *target.shape))
+        if self.way == "curriculum" and not self.sibling:
+            stages = pictures["path"][self.number]
+        member: dict[str, Any] = {
+            "stages": np.ascontiguousarray(stages, np.float32),
+            "rate": np.float32(0.0 if self.still else self.learning_rate),
+            "steps": np.int32(self.steps),
+        }
+        if self.begin is not None:
+            member["known"] = unnamed(given["begin"], self.program().shapes())
+        elif self.still:
+            matrices = [pictures[f"matrix{n}"][self.number] for n in range(len(self._shapes()))]
+            drawn = LayeredCPPN.of(Architecture.parse(self.pictures.architecture), matrices)
+            member["known"] = jax.tree.map(np.asarray, drawn)
+        return Arrays(member=member)
+
+    def _shapes(self) -> tuple[tuple[int, int], ...]:
+        return Architecture.parse(self.pictures.architecture).shapes
+
+    def target(self, pictures: Tensors) -> Float[np.ndarray, "pixel 3"]:
+        """What is to be drawn."""
+        side = self.pictures.size
+        own = pictures["target"][self.number].reshape(side, side, 3)
+        if self.sibling == "turned":
+            own = np.swapaxes(own, 0, 1)
+        elif self.sibling == "recoloured":
+            own = np.roll(own, 1, axis=-1)
+        elif self.sibling == "recombined":
+            other = pictures["target"][(self.number + 1) % self.pictures.count]
+            own = own.copy()
+            own[:, side // 2 :] = other.reshape(side, side, 3)[:, side // 2 :]
+        return own.reshape(-1, 3)
+
+    def weights(self, state: Trained) -> Tensors:
+        return named(state.model)
+
+    def subject(self, weights: Tensors, given: Mapping[str, Tensors] | None = None) -> Subject:
+        from recombine.instruments.picture_fracture import PictureSubject
+
+        if given is None:
+            given = {"pictures": self.pictures.make()}
+        network = jax.tree.map(jnp.asarray, unnamed(weights, self.program().shapes()))
+        side = self.pictures.size
+        target = self.target(given["pictures"]).reshape(side, side, 3)
+        return PictureSubject(network, weights, target, self.seed)
