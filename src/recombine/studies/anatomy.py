@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
+from scipy import stats
 
 from recombine.instruments.decodability import Decodability, last_hidden
 from recombine.instruments.erasure import Erasure
@@ -29,7 +30,7 @@ from recombine.report.figures import Grid as Map
 from recombine.report.figures import Points, heat_maps, scatter
 from recombine.studies import _base as base
 
-GENERALIZATION = "generalization"
+GENERALIZATION = "unseen score"
 FEWEST = 20  # networks without which no correlation is given
 
 
@@ -46,7 +47,7 @@ class Grid:
     seeds: int = 6
     masks: int = 1  # modules of each network that get a mask
     mask_steps: int = 300
-    window: float = 0.01  # how far apart seen scores may lie
+    window: float = 0.05  # how far apart seen scores may lie
     networks: int = 20  # wanted of every shape
     rows: int = 512
 
@@ -81,7 +82,9 @@ class Anatomy(Study):
     def cells(self, grid: Grid) -> list[Cell]:
         training = base.training_named(grid.training)
         instruments = (
-            Generalization(combinations=256), Decodability(rows=grid.rows, features=grid.rows // 16), Erasure(),
+            Generalization(combinations=256),
+            Decodability(rows=grid.rows, features=grid.rows // 16),
+            Erasure(),
             Fracture(),
         )  # fmt: skip
         found = []
@@ -108,7 +111,8 @@ class Anatomy(Study):
             *(
                 Claim(f"{measure} goes with generalization",
                       f"Among these, {SAID[measure]} correlates with the score on unseen "
-                      "combinations, given shape, seen score, held-out share and weight decay",
+                      "combinations (ranks), given shape, seen score, held-out share and weight "
+                      "decay",
                       together(grid, measure, GENERALIZATION), above=0.0)
                 for measure in SAID
             ),
@@ -138,9 +142,9 @@ class Anatomy(Study):
         )  # fmt: skip
         return [
             Section("Everything against everything",
-                    "Correlations over networks of like seen score, given shape, seen score, "
+                    "Rank correlations over networks of like seen score, given shape, seen score, "
                     "held-out share and weight decay. All measures point the same way: more is "
-                    "what has been said to be good.", figures=[maps], tables=[table]),
+                    "what has been said to be good. " + words(), figures=[maps], tables=[table]),
             Section("The networks", "", figures=[
                 scatter("Unseen score by decodability", "decodability", "unseen R²", points)],
                 tables=[counts]),
@@ -185,7 +189,7 @@ MEASURES: dict[str, Number] = {
     "erasure": lambda row, _: row.value("erasure", "beyond_random"),
     "modularity": _modularity,
     "concordance": lambda row, _: row.value("fracture", "concordance"),
-    "disentanglement": lambda row, _: row.value("fracture", "disentanglement"),
+    "purity": lambda row, _: row.value("fracture", "disentanglement"),
     "selectivity": lambda row, _: row.value("fracture", "selectivity"),
 }
 SAID = {
@@ -193,9 +197,14 @@ SAID = {
     "erasure": "the harm that erasing a module's subspace does to it alone",
     "modularity": "the harm that ablating a module's subnetwork does to it alone",
     "concordance": "how alike units answer to a module in different company",
-    "disentanglement": "how far units tell of single modules",
+    "purity": "how far units tell of single modules",
     "selectivity": "how far single weights change single modules",
 }
+
+
+def words() -> str:
+    """What each measure is, in a sentence."""
+    return "; ".join(f"{name}: {said}" for name, said in SAID.items()).capitalize() + "."
 
 
 def networks(results: Results, shape: str) -> Results:
@@ -244,7 +253,9 @@ def gathered(
         values = sorted({row.labels[label] for row in rows})
         for line, row in zip(given, rows, strict=True):
             line += [float(row.labels[label] == value) for value in values[1:]]
-    return x[whole], y[whole], np.asarray(given), [row.labels["seed"] for row in rows]
+    # Ranks: a score that an ablation ruins can fall far below zero.
+    x, y = (stats.rankdata(values[whole]) for values in (x, y))
+    return x, y, np.asarray(given), [row.labels["seed"] for row in rows]
 
 
 def together(grid: Grid, first: str, second: str) -> Callable[[Results], Evidence]:
@@ -278,7 +289,7 @@ def every_pair(grid: Grid, results: Results):
         a, b = names.index(first), names.index(second)
         values[a][b] = values[b][a] = interval.estimate
     maps = heat_maps("Partial correlations", [Map("", names, names, values)],
-                     value_label="correlation")  # fmt: skip
+                     value_label="correlation", scale=(-1.0, 1.0), missing="the same")  # fmt: skip
     return table, maps
 
 
