@@ -113,8 +113,9 @@ def chosen(
     """The pictures used as targets: elites as unlike one another as can be.
 
     Only elites with at least `nodes` hidden nodes that matter to the picture, and a picture with
-    a channel whose standard deviation is at least `deviation`, are looked at. A first one is drawn, then
-    always the one farthest, in descriptors, from all chosen before. No symmetry is asked for.
+    a channel whose standard deviation is at least `deviation`, are looked at. A first one is
+    drawn, then always the one farthest, in descriptors, from all chosen before. No symmetry is
+    asked for.
     """
     able = [one for one in archive.elites if _able(one.genome, nodes, deviation, size)]
     if not 1 <= count <= len(able):

@@ -32,7 +32,7 @@ def descriptor(picture: Picture) -> Float[np.ndarray, "5"]:
         [
             grey.mean(),
             _edges(grey) / FINE,
-            _edges(_blocks(grey)) / COARSE,
+            _edges(_blocks(grey), BLOCK) / COARSE,
             _colourfulness(picture) / COLOURFUL,
             _low_share(grey),
         ],
@@ -64,17 +64,16 @@ def brightness(picture: Picture) -> Float[np.ndarray, "row column"]:
     return (picture[..., 0] + picture[..., 1] + picture[..., 2]) / 3
 
 
-def _edges(grey: Float[np.ndarray, "row column"]) -> float:
-    down, right = np.diff(grey, axis=0), np.diff(grey, axis=1)
+def _edges(grey: Float[np.ndarray, "row column"], step: int = 1) -> float:
+    down, right = grey[step:] - grey[:-step], grey[:, step:] - grey[:, :-step]
     return float(np.abs(down).mean() + np.abs(right).mean()) / 2
 
 
 def _blocks(grey: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
-    rows, columns = (size // BLOCK for size in grey.shape)
-    # What is left over is cut off on both sides alike, so that a mirror changes nothing.
-    top, left = ((size % BLOCK) // 2 for size in grey.shape)
-    whole = grey[top : top + rows * BLOCK, left : left + columns * BLOCK]
-    return whole.reshape(rows, BLOCK, columns, BLOCK).mean(axis=(1, 3))
+    """The means of all blocks, overlapping ones too: a grid of them would look one way."""
+    sums = np.pad(grey, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+    rows = sums[BLOCK:] - sums[:-BLOCK]
+    return (rows[:, BLOCK:] - rows[:, :-BLOCK]) / BLOCK**2
 
 
 def _colourfulness(picture: Picture) -> float:
