@@ -15,13 +15,17 @@ REGISTRY = {
     "subgraphs": "recombine.instruments.subgraphs:Subgraphs",
     "probability": "recombine.instruments.probability:Probability",
     "constraints": "recombine.instruments.constraints:Constraints",
+    "binding": "recombine.instruments.binding:Binding",
+    "segregation": "recombine.instruments.segregation:Segregation",
     "subnetworks": "recombine.instruments.subnetworks:Subnetworks",
     "fracture": "recombine.instruments.fracture:Fracture",
+    "picture-fracture": "recombine.instruments.picture_fracture:PictureFracture",
 }
 
 __getattr__, __all__ = lazy(
     __name__,
     {
+        "Binding": "recombine.instruments.binding",
         "Composition": "recombine.instruments.composition",
         "Constraints": "recombine.instruments.constraints",
         "Decodability": "recombine.instruments.decodability",
@@ -36,6 +40,7 @@ __getattr__, __all__ = lazy(
         "Probability": "recombine.instruments.probability",
         "Reading": "recombine.instruments._instrument",
         "Rollout": "recombine.instruments.rollout",
+        "Segregation": "recombine.instruments.segregation",
         "Subgraphs": "recombine.instruments.subgraphs",
         "Subnetworks": "recombine.instruments.subnetworks",
         "Subject": "recombine.instruments.subject",

@@ -56,7 +56,7 @@ class MaskSubject(Subject):
         found = [
             jax.device_get(_scores(self.program, self.arrays, _floats(keep), n))
             for n in range(batches)
-        ]  # noqa: E501
+        ]
         own, other = np.mean(np.asarray(found), axis=0)
         return float(own), float(other)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -26,12 +25,12 @@ from recombine.cppn import (
 )
 from recombine.errors import NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments.picture_walls import encoded, strips, wall
 from recombine.instruments.subject import Subject
-from recombine.seeds import host_seed
+from recombine.seeds import host_seed, key_at, stream
+from recombine.trees import named
 
-SHOWN = 24  # feature maps kept for the report
-STEPS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of a strip: how far one weight is moved
-STRIPS = 4
+LOOKED = 24  # weights looked at for strips: not every one can change the picture enough
 
 
 class PictureSubject(Subject):
@@ -55,6 +54,12 @@ class PictureSubject(Subject):
     def drawn(self) -> Float[np.ndarray, "row column 3"]:
         return np.asarray(self.renderer(self.network.flat()))
 
+    def drawn_anew(self) -> PictureSubject:
+        """A network of the same shape with random weights."""
+        key = key_at(stream(self.seed, "drawn-anew"), 0)
+        network = LayeredCPPN.draw(key, self.network.architecture)
+        return PictureSubject(network, named(network), self.target, self.seed)
+
 
 @dataclass(frozen=True)
 class PictureFracture(Instrument):
@@ -65,8 +70,9 @@ class PictureFracture(Instrument):
     the table, `target_symmetry` how much of it). `concordance` is the mean absolute correlation
     over distinct maps, `rotated` the same after a random rotation within layers, since the basis
     of neurons is what it is about. Sweeps move single weights until the picture changes by a set
-    amount. Controls: the untrained twin, rotated layers, and a planted stencil, which is unified
-    by making.
+    amount. Controls: the untrained twin (for a network of evolution, which never was, one drawn at
+    random in its architecture), rotated layers, and a planted stencil, unified by making. With
+    `shows`, a wall of feature maps and strips of swept weights are kept for the report.
     """
 
     version: ClassVar[int] = 1
@@ -75,7 +81,7 @@ class PictureFracture(Instrument):
     controls: ClassVar[tuple[str, ...]] = ("untrained", "rotated", "planted")
 
     sweeps: int = 60
-    shows: bool = False  # whether feature maps and strips are kept for the report
+    shows: bool = False
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
@@ -83,19 +89,24 @@ class PictureFracture(Instrument):
         rng = np.random.default_rng(host_seed(mine.seed, self.name))
         found = {name: target_symmetry(mine.target, name) for name in SYMMETRIES}
         symmetry = max(found, key=lambda name: found[name])
+        if same(mine, twin):
+            # Evolution's network was never trained: chance is one drawn in its architecture.
+            twin = mine.drawn_anew()
         values = self.measured(mine, symmetry, rng)
         values |= {"error": float(np.mean((mine.drawn() - mine.target) ** 2)),
                    "target_symmetry": found[symmetry]}  # fmt: skip
         control = self.measured(twin, symmetry, rng)
-        architecture, matrices = layerise(stencil_genome(0))
+        architecture, matrices = layerise(stencil_genome(0, details=0))
         stencil = LayeredCPPN.of(architecture, matrices)
         planted = fracture(stencil.maps(mine.target.shape[0]), seed=mine.seed)
+        maps = distinct_maps(mine.network, mine.target.shape[0])
         tables: dict[str, dict[str, list[Any]]] = {
+            "maps": {"concordance": concordance(maps, symmetry).round(6).tolist()},
             "symmetry": {"name": list(found), "share": list(found.values()),
                          "used": [name == symmetry for name in found]}
         }  # fmt: skip
         if self.shows:
-            tables |= shown(mine, symmetry, rng)
+            tables |= shown(mine, symmetry, maps, rng)
         return Reading(
             values,
             {"untrained": control, "rotated": {"concordance": values["rotated"]},
@@ -108,14 +119,7 @@ class PictureFracture(Instrument):
         self, subject: PictureSubject, symmetry: str, rng: np.random.Generator
     ) -> dict[str, float]:
         network, side = subject.network, subject.target.shape[0]
-        swept = None
-        if self.sweeps:
-            places = sweepable(network.architecture, network.matrices())
-            count = min(self.sweeps, len(places))
-            swept = sweep_symmetry(
-                subject.renderer, network.flat(), rng.choice(places, count, replace=False),
-                symmetry=symmetry,
-            )  # fmt: skip
+        swept = self.swept(subject, symmetry, rng) if self.sweeps else None
         found: Fracture = fracture(network.maps(side), symmetry=symmetry, seed=subject.seed,
                                    sweeps=swept)  # fmt: skip
         values = {
@@ -126,6 +130,18 @@ class PictureFracture(Instrument):
         if found.sweep_symmetry is not None:
             values["sweep_symmetry"] = found.sweep_symmetry
         return values
+
+    def swept(
+        self, subject: PictureSubject, symmetry: str, rng: np.random.Generator
+    ) -> Float[np.ndarray, "sweep"]:
+        network = subject.network
+        places = sweepable(network.architecture, network.matrices())
+        chosen = rng.choice(places, min(self.sweeps, len(places)), replace=False)
+        # Repeated to one length, so that networks with few weights need no program of their own.
+        found = sweep_symmetry(
+            subject.renderer, network.flat(), np.resize(chosen, self.sweeps), symmetry=symmetry
+        )
+        return found.reshape(2, -1)[:, : len(chosen)].ravel()
 
 
 def target_symmetry(target: Float[np.ndarray, "row column 3"], symmetry: str) -> float:
@@ -138,35 +154,27 @@ def target_symmetry(target: Float[np.ndarray, "row column 3"], symmetry: str) ->
 
 
 def shown(
-    subject: PictureSubject, symmetry: str, rng: np.random.Generator
+    subject: PictureSubject, symmetry: str, maps: np.ndarray, rng: np.random.Generator
 ) -> dict[str, dict[str, list[Any]]]:
-    """The picture, its target, distinct feature maps and sweep strips, in bytes."""
-    side, network = subject.target.shape[0], subject.network
-    maps = [standardised(layer) for layer in network.maps(side)]
-    joined = np.concatenate(maps)
-    kept = distinct(joined)
-    kept = kept[np.linspace(0, len(kept) - 1, min(SHOWN, len(kept))).round().astype(int)]
-    grey = np.clip((joined[kept] / 3 + 1) / 2, 0, 1)
+    """The wall of its feature maps, and strips of what single weights do."""
+    network = subject.network
+    places = rng.permutation(sweepable(network.architecture, network.matrices()))
     weights = np.asarray(network.flat())
-    places = sweepable(network.architecture, network.matrices())
-    strips = []
-    for place in rng.choice(places, min(STRIPS, len(places)), replace=False):
-        row = []
-        for step in STEPS:
-            moved = weights.copy()
-            moved[place] += step
-            row.append(np.asarray(subject.renderer(jnp.asarray(moved))))
-        strips.append(np.concatenate(row, axis=1))
+    on_wall = wall(subject.drawn(), maps, concordance(maps, symmetry))
     return {
-        "drawn": {"pixels": _bytes(subject.drawn()), "target": _bytes(subject.target)},
-        "maps": {"pixels": [_bytes(one) for one in grey],
-                 "concordance": concordance(joined[kept], symmetry).tolist()},
-        "strips": {"pixels": [_bytes(one) for one in strips]},
-    }  # fmt: skip
+        "wall": {"png": [encoded(on_wall)]},
+        "strips": strips(subject.renderer, weights, places[:LOOKED].tolist(), symmetry),
+    }
 
 
-def _bytes(array: np.ndarray) -> list[int]:
-    return np.clip(np.asarray(array) * 255, 0, 255).round().astype(int).ravel().tolist()
+def distinct_maps(network: LayeredCPPN, side: int) -> Float[np.ndarray, "map row column"]:
+    """The maps of all hidden neurons, standardised, without copies."""
+    joined = np.concatenate([standardised(layer) for layer in network.maps(side)])
+    return joined[distinct(joined)]
+
+
+def same(one: PictureSubject, other: PictureSubject) -> bool:
+    return np.array_equal(np.asarray(one.network.flat()), np.asarray(other.network.flat()))
 
 
 def _picture(subject: Subject, instrument: str) -> PictureSubject:

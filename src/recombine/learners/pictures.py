@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -12,97 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from recombine.cppn import (
-    Architecture,
-    Archive,
-    Genome,
-    LayeredCPPN,
-    chosen,
-    coordinates,
-    evolve,
-    fits,
-    layerise,
-    picture,
-    read_genome,
-    stencil_genome,
-)
+from recombine.cppn import Architecture, LayeredCPPN, coordinates
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
 from recombine.learners.optimiser import Trained, descend, start
+from recombine.learners.picture_set import STAGES, PictureSet
 from recombine.trees import named, unnamed
 
-SOURCES = ("evolved", "stencils", "archive")
 WAYS = ("descent", "curriculum", "evolved")
 SIBLINGS = ("", "turned", "recoloured", "recombined")
-# Room for every genome that evolution or a stencil makes here; those that need more are not chosen.
-ROOM = "8;cache:10,cos:2,gaussian:4,identity:3,relu:3,sigmoid:2,sin:3,tanh:3"
-STAGES = 4  # pictures along the path of a curriculum, the last one its end
-
-
-@dataclass(frozen=True)
-class PictureSet(Material):
-    """Pictures with the networks that evolution, or a stencil, draws them with.
-
-    `evolved`: the elites, as unlike as can be, of an evolution without a target. `stencils`: made
-    to be unified, by a rule. `archive`: genomes from files (`paths`). All are written as matrices
-    of one `architecture`.
-    """
-
-    version: ClassVar[int] = 1
-
-    source: Literal["evolved", "stencils", "archive"] = "stencils"
-    count: int = 2
-    size: int = 32
-    seed: int = 0
-    evaluations: int = 3_000
-    architecture: str = ROOM
-    paths: tuple[str, ...] = ()
-
-    def __post_init__(self):
-        if self.source not in SOURCES:
-            raise unknown("source of pictures", self.source, SOURCES)
-        if self.source == "archive" and len(self.paths) != self.count:
-            raise InvalidRequest(
-                f"{len(self.paths)} paths of genomes for count={self.count}: expected one each"
-            )
-
-    def make(self) -> Tensors:
-        room = Architecture.parse(self.architecture)
-        lines = self.lines(room)
-        found: dict[str, list[np.ndarray]] = {"target": [], "path": []}
-        for line in lines:
-            drawn = [picture(genome, self.size).reshape(-1, 3) for genome in line]
-            found["target"].append(drawn[-1])
-            # As many ancestors as there are stages, evenly along the line.
-            places = np.linspace(0, len(line) - 1, STAGES + 1)[1:].round().astype(int)
-            found["path"].append(np.stack([drawn[place] for place in places]))
-            for number, matrix in enumerate(layerise(line[-1], room)[1]):
-                found.setdefault(f"matrix{number}", []).append(matrix)
-        return {name: np.stack(arrays).astype(np.float32) for name, arrays in found.items()}
-
-    def lines(self, room: Architecture) -> list[list[Genome]]:
-        """Every picture's genome, after its ancestors where they are known."""
-        if self.source == "stencils":
-            return [[stencil_genome(self.seed + number)] for number in range(self.count)]
-        if self.source == "archive":
-            return [[read_genome(Path(path))] for path in self.paths]
-        archive = evolve(self.seed, self.evaluations)
-        able = tuple(one for one in archive.elites if _holds(room, one.genome))
-        kept = Archive(able, (*archive.ancestors, *(e for e in archive.elites if e not in able)),
-                       archive.seed, archive.evaluations)  # fmt: skip
-        picked = chosen(kept, self.count, self.seed)
-        return [[one.genome for one in kept.line(elite)] for elite in picked]
-
-
-def _holds(room: Architecture, genome: Genome) -> bool:
-    needed, most = fits([genome]), dict(room.blocks)
-    # Handing on through more layers takes more caches than a genome needs by itself.
-    try:
-        layerise(genome, room)
-    except InvalidRequest:
-        return False
-    return needed.depth <= room.depth and all(n <= most.get(k, 0) for k, n in needed.blocks)
 
 
 @dataclass(frozen=True)
@@ -153,7 +71,7 @@ class PictureLearner(Learner):
 
     `descent` trains it from random weights, `curriculum` the same along the pictures of its
     ancestors, `evolved` takes the network that evolution drew it with. After another learner
-    (`start`) it goes on from that one's weights, and may be asked for a `sibling`: the picture
+    (`begin`) it goes on from that one's weights, and may be asked for a `sibling`: the picture
     turned about its diagonal, with other colours, or half of it with half of the next picture.
     """
 
@@ -196,7 +114,7 @@ class PictureLearner(Learner):
         return sum(rows * columns for rows, columns in shapes)
 
     def check(self) -> None:
-        Architecture.parse(self.pictures.architecture)
+        self.pictures.check()
         for name, value, known in (("way", self.way, WAYS), ("sibling", self.sibling, SIBLINGS)):
             if value not in known:
                 raise unknown(name, value, known)

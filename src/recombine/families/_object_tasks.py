@@ -1,0 +1,141 @@
+"""What is asked about scenes of objects: swapped bindings, whole reports, and visual search."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from recombine.families.objects import SEARCHES, Asked, Objects, Scene, corners
+
+Trained = Bool[Array, "colour shape"]
+
+
+def draw(
+    family: Objects, task: str, trained: Trained, key: PRNGKeyArray, count: int, *,
+    sizes: Int[Array, "size"], unseen: bool = False, kind: int | None = None,
+) -> Asked:  # fmt: skip
+    """Behind `Objects.draw`."""
+    scene_key, picture_key = jax.random.split(key)
+    if task == "swap":
+        scene, question, answer = swap(family, trained, scene_key, count, sizes, unseen)
+    elif task == "report":
+        scene = report(family, trained, scene_key, count, sizes, unseen)
+        question = jnp.zeros((count, family.question_size))
+        answer = jnp.zeros(count, bool)
+    else:
+        scene, question, answer = search(family, trained, scene_key, count, sizes, unseen, kind)
+    return Asked(family.render(scene, picture_key), question, answer, scene)
+
+
+def among(
+    key: PRNGKeyArray, allowed: Bool[Array, "*batch option"], count: int
+) -> Int[Array, "*batch {count}"]:
+    """`count` draws, each uniform among the allowed options of its row."""
+    so_far = jnp.cumsum(allowed, axis=-1)
+    total = so_far[..., -1:]
+    drawn = jax.random.uniform(key, (*allowed.shape[:-1], count)) * total
+    drawn = jnp.minimum(jnp.floor(drawn).astype(so_far.dtype), total - 1)
+    found = jnp.sum(so_far[..., None, :] <= drawn[..., None], axis=-1)
+    return jnp.clip(found, 0, allowed.shape[-1] - 1).astype(jnp.int32)
+
+
+def _sizes(key: PRNGKeyArray, sizes: Int[Array, "size"], count: int) -> Int[Array, "{count} 1"]:
+    return sizes[jax.random.randint(key, (count, 1), 0, sizes.shape[0])]
+
+
+def _four(
+    family: Objects, trained: Trained, key: PRNGKeyArray, count: int, unseen: bool, *, whole: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Two colours a, b and two shapes x, y: (a, x) is asked about, the others are trained pairs;
+    (b, y) is shown only where the `whole` rectangle is."""
+    fours = jnp.asarray(corners(family.colours, family.shapes))
+    a, b, x, y = fours.T
+    allowed = trained[a, y] & trained[b, x] & (trained[a, x] != unseen)
+    if whole:
+        allowed = allowed & trained[b, y]
+    chosen = fours[among(key, allowed, count)]
+    return chosen[:, 0], chosen[:, 1], chosen[:, 2], chosen[:, 3]
+
+
+def _question(
+    family: Objects, colour: Int[Array, "item"], shape: Int[Array, "item"]
+) -> Float[Array, "item feature"]:
+    hot = jax.nn.one_hot(colour, family.colours), jax.nn.one_hot(shape, family.shapes)
+    return jnp.concatenate(hot, axis=-1)
+
+
+def swap(
+    family: Objects, trained: Trained, key: PRNGKeyArray, count: int, sizes: Int[Array, "size"],
+    unseen: bool,
+) -> tuple[Scene, Array, Array]:  # fmt: skip
+    """Pairs of scenes with the same features, bound differently: item i and item i + count / 2.
+
+    Is (a, x) there? Yes in {(a, x), (b, y)} and no in {(a, y), (b, x)}. Which colours there are,
+    and which shapes where, is drawn without regard to the answer, so that who sees colours and
+    shapes apart answers by chance.
+    """
+    four_key, other_key, size_key = jax.random.split(key, 3)
+    half, more = count // 2, family.most_objects - 2
+    a, b, x, y = _four(family, trained, four_key, half, unseen, whole=True)
+    colours, shapes = jnp.arange(family.colours), jnp.arange(family.shapes)
+    on_colour = (colours == a[:, None]) | (colours == b[:, None])
+    on_shape = (shapes == x[:, None]) | (shapes == y[:, None])
+    allowed = trained & ~(on_colour[:, :, None] & on_shape[:, None, :])
+    others = among(other_key, allowed.reshape(half, -1), more)
+    colour = jnp.concatenate([a[:, None], b[:, None], others // family.shapes], axis=1)
+    rest = others % family.shapes
+    yes = jnp.concatenate([x[:, None], y[:, None], rest], axis=1)
+    no = jnp.concatenate([y[:, None], x[:, None], rest], axis=1)
+    there = jnp.arange(family.most_objects) < _sizes(size_key, sizes, half)
+    scene = Scene(
+        jnp.concatenate([colour, colour]), jnp.concatenate([yes, no]),
+        jnp.concatenate([there, there]),
+    )  # fmt: skip
+    question = _question(family, a, x)
+    return scene, jnp.concatenate([question, question]), jnp.arange(2 * half) < half
+
+
+def report(
+    family: Objects, trained: Trained, key: PRNGKeyArray, count: int, sizes: Int[Array, "size"],
+    unseen: bool,
+) -> Scene:  # fmt: skip
+    """Scenes of different pairs; in an unseen one the first is held out and the others are not."""
+    order_key, first_key, size_key = jax.random.split(key, 3)
+    pairs, most = trained.reshape(-1), family.most_objects
+    noise = jax.random.uniform(order_key, (count, pairs.shape[0]))
+    order = jnp.argsort(jnp.where(pairs, noise, 2.0), axis=1).astype(jnp.int32)
+    if unseen:
+        first = among(first_key, jnp.broadcast_to(~pairs, noise.shape), 1)
+        order = jnp.concatenate([first, order], axis=1)
+    order = jnp.pad(order, [(0, 0), (0, max(0, most - order.shape[1]))])[:, :most]
+    there = jnp.arange(most) < _sizes(size_key, sizes, count)
+    return Scene(order // family.shapes, order % family.shapes, there)
+
+
+def search(
+    family: Objects, trained: Trained, key: PRNGKeyArray, count: int, sizes: Int[Array, "size"],
+    unseen: bool, kind: int | None,
+) -> tuple[Scene, Array, Array]:  # fmt: skip
+    """Is the target (a, x) among n objects? In the first half of the items it is.
+
+    Conjunctive: all others are (a, y) or (b, x), so that neither feature alone tells. Disjunctive:
+    all others are (b, x), so that a colour is enough. Palette: the same with a colour of its own
+    for each of the others, any but a.
+    """
+    four_key, coin_key, colour_key, size_key, kind_key = jax.random.split(key, 5)
+    a, b, x, y = _four(family, trained, four_key, count, unseen, whole=False)
+    most = family.most_objects
+    kinds = jax.random.randint(kind_key, (count, 1), 0, len(SEARCHES)) if kind is None else kind
+    same_colour = jax.random.bernoulli(coin_key, 0.5, (count, most)) & (kinds == 0)
+    partners = trained.T[x] & (jnp.arange(family.colours) != a[:, None])
+    mixed = among(colour_key, partners, most)
+    colour = jnp.where(kinds == 2, mixed, jnp.where(same_colour, a[:, None], b[:, None]))
+    shape = jnp.where(same_colour, y[:, None], x[:, None])
+    answer = jnp.arange(count) < count // 2
+    target = answer[:, None] & (jnp.arange(most) == 0)
+    there = jnp.arange(most) < _sizes(size_key, sizes, count)
+    scene = Scene(
+        jnp.where(target, a[:, None], colour), jnp.where(target, x[:, None], shape), there
+    )
+    return scene, _question(family, a, x), answer

@@ -1,0 +1,137 @@
+"""A network that draws, to be looked at: its feature maps on one wall, its weights as strips."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, UInt8
+
+from recombine.cppn import Renderer
+from recombine.cppn.measures import SYMMETRIC, mirrored
+from recombine.png import png
+
+COLUMNS, ROWS = 8, 4  # of a wall; the picture itself takes a block of four
+LARGEST = 48  # pixels a side of what is shown
+STRIPS = 4
+EFFECT = 0.02  # the mean squared change of a picture at the ends of a strip
+SIZES = 2.0 ** np.arange(-10, 7)  # changes of a weight that are tried for it
+NEAR = 0.1  # how much less symmetric a picture may be and still count as keeping its symmetry
+# Told apart by people with red-green blindness, on a light and on a dark page.
+WHOLE, FRACTURED, EMPTY, EDGE = (0, 158, 115), (213, 94, 0), (226, 230, 235), (70, 75, 82)
+
+Picture = Float[np.ndarray, "row column 3"]
+
+
+def wall(
+    drawn: Picture,
+    maps: Float[np.ndarray, "map row column"],
+    concordance: Float[np.ndarray, "map"],
+) -> UInt8[np.ndarray, "row column 3"]:
+    """The picture, then its distinct maps, framed by whether they keep its symmetry.
+
+    Where there are more maps than places, they are taken evenly from first layer to last.
+    """
+    tile = _small(drawn).shape[0] + 4
+    paper = np.full((ROWS * tile, COLUMNS * tile, 3), EMPTY, np.uint8)
+    large = np.repeat(np.repeat(_bytes(_small(drawn)), 2, axis=0), 2, axis=1)
+    _hang(paper, 0, 0, large, EDGE)
+    places = [(row, column) for row in range(ROWS) for column in range(COLUMNS)
+              if row > 1 or column > 1]  # fmt: skip
+    kept = np.linspace(0, len(maps) - 1, min(len(places), len(maps))).round().astype(int)
+    for (row, column), number in zip(places, kept, strict=False):
+        grey = np.clip((_small(maps[number]) / 3 + 1) / 2, 0, 1)
+        frame = WHOLE if concordance[number] > SYMMETRIC else FRACTURED
+        _hang(paper, row * tile, column * tile, _bytes(np.repeat(grey[..., None], 3, -1)), frame)
+    return paper
+
+
+def strips(
+    renderer: Renderer,
+    weights: Float[np.ndarray, "weight"],
+    places: Sequence[int],
+    symmetry: str,
+) -> dict[str, list[Any]]:
+    """Single weights made smaller and larger, until the picture has changed by a set amount.
+
+    A mark says whether a picture is still as symmetric as the one in the middle.
+    """
+    render = jax.jit(renderer)
+    before = np.asarray(render(jnp.asarray(weights)))
+    found: dict[str, list[Any]] = {"png": [], "marks": []}
+    for place in places:
+        ends = [_size(render, weights, before, place, sign) for sign in (-1.0, 1.0)]
+        low, high = ends
+        if low is None or high is None:
+            continue
+        moves = (-low, -low / 2, 0.0, high / 2, high)
+        row = [np.asarray(render(_moved(weights, place, move))) for move in moves]
+        own = likeness(before, symmetry)
+        found["png"].append(encoded(_side_by_side([_small(one) for one in row])))
+        found["marks"].append(
+            "".join(str(int(likeness(one, symmetry) >= own - NEAR)) for one in row)
+        )
+        if len(found["png"]) == STRIPS:
+            break
+    return found
+
+
+def likeness(drawn: Picture, symmetry: str) -> float:
+    """The correlation of a picture, all colours together, with its mirror image."""
+    channels = np.moveaxis(np.asarray(drawn, np.float64), -1, 0)
+    centred = channels - channels.mean(axis=(1, 2), keepdims=True)
+    power = float((centred**2).sum())
+    return float((centred * mirrored(centred, symmetry)).sum() / power) if power > 1e-9 else 1.0
+
+
+def encoded(pixels: UInt8[np.ndarray, "row column 3"]) -> str:
+    """A picture as text, for a table of a reading."""
+    return base64.b64encode(png(pixels)).decode()
+
+
+def _size(
+    render: Any, weights: np.ndarray, before: Picture, place: int, sign: float
+) -> float | None:
+    """The least change tried of a weight that changes the picture by the set amount."""
+    for size in SIZES:
+        after = np.asarray(render(_moved(weights, place, sign * float(size))))
+        if np.mean((after - before) ** 2) >= EFFECT:
+            return float(size)
+    return None
+
+
+def _moved(weights: np.ndarray, place: int, by: float) -> Float[Array, "weight"]:
+    moved = np.array(weights)
+    moved[place] += by
+    return jnp.asarray(moved)
+
+
+def _small(array: np.ndarray) -> np.ndarray:
+    side = array.shape[0]
+    if side <= LARGEST:
+        return array
+    kept = np.linspace(0, side - 1, LARGEST).round().astype(int)
+    return array[np.ix_(kept, kept)]
+
+
+def _side_by_side(row: Sequence[Picture]) -> UInt8[np.ndarray, "row column 3"]:
+    gap = np.full((row[0].shape[0], 2, 3), EMPTY, np.uint8)
+    parts = [part for one in row for part in (_bytes(one), gap)]
+    return np.concatenate(parts[:-1], axis=1)
+
+
+def _hang(
+    paper: np.ndarray, top: int, left: int, pixels: np.ndarray, frame: tuple[int, int, int]
+) -> None:
+    """Puts a picture on the wall, in a frame of two pixels."""
+    rows, columns = pixels.shape[:2]
+    paper[top : top + rows + 4, left : left + columns + 4] = frame
+    paper[top + 2 : top + 2 + rows, left + 2 : left + 2 + columns] = pixels
+
+
+def _bytes(array: np.ndarray) -> UInt8[np.ndarray, "..."]:
+    return np.clip(np.rint(np.asarray(array) * 255), 0, 255).astype(np.uint8)
