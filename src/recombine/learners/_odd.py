@@ -104,6 +104,7 @@ class OddLearner(Learner):
             "train": stream(self.seeds.train, "train"),
             "evaluation": stream(self.seeds.evaluation, "evaluation"),
             "rate": np.float32(self.learning_rate),
+            "decay": np.float32(0),
             "steps": np.int32(self.steps),
         }
 

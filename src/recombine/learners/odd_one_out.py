@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -82,7 +82,7 @@ class OddOneOutProgram(Program, Parts):
     ) -> tuple[Trained, dict[str, Any]]:
         value, gradient = jax.value_and_grad(self.loss)(state.model, drawn)
         state = descend(
-            state, value, gradient, t, rate=arrays["rate"], decay=jnp.float32(0),
+            state, value, gradient, t, rate=arrays["rate"], decay=arrays["decay"],
             running=t < arrays["steps"],
         )  # fmt: skip
         return state, {"loss": value}
@@ -101,6 +101,9 @@ class OddOneOutProgram(Program, Parts):
         numbers = jnp.tile(jnp.arange(rounds), len(sets))
         found = jax.lax.map(lambda pair: look(*pair), (asked, numbers)).reshape(-1, rounds)
         return dict(zip(sets, jnp.mean(found, axis=1), strict=True))
+
+    def under_masks(self) -> OddOneOutProgram:
+        return replace(self, pretrained=False)
 
     @property
     def parts(self) -> int:

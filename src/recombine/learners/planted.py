@@ -169,12 +169,14 @@ class PlantedOdd(OddLearner):
 
     What tells modules apart must find them here. With `mixed` the very same function is written
     down with matrices that random rotations have mixed, so that no entry belongs to a half: what
-    looks at single weights must then find less.
+    looks at single weights must then find less. Weights decay, so that those a half does not need
+    are gone: what is left of them when a mask is taken out would disturb the other half.
     """
 
     version: ClassVar[int] = 1
 
     mixed: bool = False
+    decay: float = 1.0
 
     def check(self) -> None:
         super().check()
@@ -197,7 +199,7 @@ class PlantedOdd(OddLearner):
         return self.program().shapes()[0]
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
-        return Arrays(member=self.member_arrays())
+        return Arrays(member={**self.member_arrays(), "decay": np.float32(self.decay)})
 
     def weights(self, state: Any) -> Tensors:
         network = joined(state.model)

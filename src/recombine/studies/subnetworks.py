@@ -1,0 +1,273 @@
+"""Does each part of a task get a subnetwork of its own, and does that grow with scale?
+
+`recombine run subnetworks --preset standard` trains networks on tasks made of two rules (fields,
+pictures, sentences) and students on teachers made of modules, then learns, over the frozen weights
+of each, a mask for every part, and asks what is lost when exactly those weights are taken out. As
+published: ablating a part's mask in a trained network hurts that part more than the other, and
+pretraining makes this more consistent; in a network that was never trained it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from recombine.families.odd_one_out import FieldsOdd, OddFamily, PicturesOdd, SentencesOdd
+from recombine.instruments.subnetworks import Subnetworks
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Study
+from recombine.learners._learner import Learner
+from recombine.learners.as_drawn import AsDrawn
+from recombine.learners.masks import MaskLearner
+from recombine.learners.odd_one_out import OddOneOut
+from recombine.learners.planted import PlantedOdd
+from recombine.learners.pretraining import Pretraining
+from recombine.learners.supervised import Supervised
+from recombine.models.items import ItemConv, ItemMLP, ItemModel, ItemTransformer
+from recombine.report.document import Section
+from recombine.seeds import Seeds
+from recombine.studies import _base as base
+from recombine.studies import _subnetworks as parts
+from recombine.studies._subnetworks import MODULES, PLANTED
+
+FAMILIES: dict[str, OddFamily] = {
+    "fields": FieldsOdd(),
+    "inside-contact": PicturesOdd("inside-contact"),
+    "inside-count": PicturesOdd("inside-count"),
+    "count-contact": PicturesOdd("count-contact"),
+    "verb, singular": SentencesOdd("subject-verb", "singular"),
+    "verb, plural": SentencesOdd("subject-verb", "plural"),
+    "pronoun, singular": SentencesOdd("anaphora", "singular"),
+    "pronoun, plural": SentencesOdd("anaphora", "plural"),
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tasks by conditions by seeds, with masks for each part; students by width."""
+
+    tasks: tuple[str, ...] = ("fields",)
+    field_width: int = 96
+    picture_width: int = 16
+    word_width: int = 32
+    depth: int = 2  # of the transformer
+    steps: int = 1_200
+    batch: int = 64
+    rate: float = 2e-3
+    pretraining: int = 0  # steps of the full dose; 0 for none
+    dose: tuple[float, ...] = ()
+    controls: tuple[str, ...] = ("planted", "untrained")
+    mask_steps: int = 1_000
+    width: tuple[int, ...] = ()  # of students
+    modules: int = 8
+    active: int = 3
+    masked_modules: int = 2
+    training: str = "quick"
+    seeds: int = 5
+    mask_seeds: int = 1
+    batches: int = 8
+
+
+class SubnetworksStudy(Study):
+    """Masks for the parts of a task."""
+
+    name = "subnetworks"
+    question = (
+        "Does each part of a task live in weights of its own, and do pretraining and scale make it "
+        "so?"
+    )
+    source = "Lepori, Serre and Pavlick, Break It Down, 2023"
+    cost = "quick: 2 min on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
+    not_shown = (
+        "The published networks: these are small, and pictures and sentences are made by rule.",
+        "Units instead of weights: masks lie over single weights, so what a rotation of the basis "
+        "would show is not seen.",
+        "Parts that masks cannot find with this one setting.",
+    )
+    presets: ClassVar = {
+        "smoke": Grid(field_width=16, steps=20, batch=16, mask_steps=20, modules=6, active=2,
+                      masked_modules=1, training="smoke", seeds=2, batches=1),
+        "quick": Grid(),
+        "standard": Grid(
+            tasks=tuple(FAMILIES), field_width=256, picture_width=32, word_width=64, steps=4_000,
+            batch=128, rate=1e-3, pretraining=4_000, dose=(1 / 16, 1 / 4, 1.0),
+            controls=("planted", "mixed", "untrained"), mask_steps=1_000,
+            width=(64, 128, 256), masked_modules=4, training="standard", mask_seeds=2,
+        ),
+        "paper": Grid(
+            tasks=tuple(FAMILIES), field_width=1_024, picture_width=64, word_width=512, depth=4,
+            steps=20_000, batch=256, rate=1e-4, pretraining=50_000, dose=(1 / 16, 1 / 4, 1.0),
+            controls=("planted", "mixed", "untrained"), mask_steps=1_000,
+            width=(256, 512, 1_024), modules=16, masked_modules=16, training="paper", seeds=10,
+            mask_seeds=3,
+        ),
+    }  # fmt: skip
+
+    def cells(self, grid: Grid) -> list[Cell]:
+        found = []
+        for task in grid.tasks:
+            for condition in conditions(grid, task):
+                for seed in range(grid.seeds):
+                    network = odd_network(grid, task, condition, seed)
+                    labels = {"task": task, "condition": condition, "width": 0, "seed": seed}
+                    found += masks(grid, network, labels, 2)
+        for width in grid.width:
+            for condition in ("scratch", "untrained"):
+                for seed in range(grid.seeds):
+                    student = base.cell(
+                        base.training_named(grid.training), modules=grid.modules,
+                        active=grid.active, width=width, depth=2, seed=seed,
+                    ).learner  # fmt: skip
+                    assert isinstance(student, Supervised)
+                    network = AsDrawn(student) if condition == "untrained" else student
+                    labels = {"task": MODULES, "condition": condition, "width": width, "seed": seed}
+                    found += masks(grid, network, labels, grid.masked_modules)
+        return found
+
+    def claims(self, grid: Grid) -> list[Claim]:
+        found = []
+        if PLANTED in grid.controls:
+            found.append(Claim(
+                "control: planted parts are found",
+                "In a network of two halves that learnt one rule each, ablation is at most -.5",
+                parts.mean(PLANTED, "fields", parts.ablation), at_most=-0.5,
+            ))  # fmt: skip
+        if "mixed" in grid.controls:
+            found.append(Claim(
+                "control: mixed weights hide them",
+                "With the same function written in rotated weights, ablation is nearer zero",
+                parts.difference("fields", "mixed", PLANTED, parts.ablation), above=0.0,
+            ))  # fmt: skip
+        for task in grid.tasks:
+            found += odd_claims(grid, task)
+        if grid.width:
+            found += module_claims(grid)
+        return found
+
+    def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
+        return parts.sections(grid, results)
+
+
+def conditions(grid: Grid, task: str) -> list[str]:
+    """From scratch, with doses of pretraining, and the controls this task has."""
+    own = [c for c in grid.controls if c == "untrained" or task == "fields"]
+    return ["scratch", *(parts.dosed(d) for d in grid.dose if grid.pretraining), *own]
+
+
+def model_of(grid: Grid, task: str) -> ItemModel:
+    family = FAMILIES[task]
+    if isinstance(family, PicturesOdd):
+        return ItemConv(width=grid.picture_width, hidden=4 * grid.picture_width)
+    if isinstance(family, SentencesOdd):
+        return ItemTransformer(grid.depth, grid.word_width, max(1, grid.word_width // 32))
+    return ItemMLP(grid.field_width)
+
+
+def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
+    """The network whose parts are looked for."""
+    family, model, seeds = FAMILIES[task], model_of(grid, task), Seeds.all(seed)
+    if condition in (PLANTED, "mixed"):
+        return PlantedOdd(
+            family, model, seeds, grid.steps, grid.batch, grid.rate,
+            evaluation_every=max(10, grid.steps // 4), mixed=condition == "mixed",
+        )  # fmt: skip
+    pretraining = None
+    if condition.startswith("dose"):
+        steps = max(10, round(grid.pretraining * parts.dose_of(condition)))
+        pretraining = Pretraining(
+            family, model, seeds, steps, grid.batch, grid.rate, evaluation_every=steps
+        )
+    # Untrained is training at a rate of zero.
+    still = condition == "untrained"
+    return OddOneOut(
+        family, model, seeds, 10 if still else grid.steps, grid.batch,
+        0.0 if still else grid.rate, evaluation_every=10 if still else max(10, grid.steps // 4),
+        pretraining=pretraining,
+    )  # fmt: skip
+
+
+def masks(grid: Grid, network: Learner, labels: dict, count: int) -> list[Cell]:
+    return [
+        Cell(
+            MaskLearner(base=network, part=part, seed=1_000 * labels["seed"] + number,
+                        mask_steps=grid.mask_steps, evaluation_every=grid.mask_steps),
+            {**labels, "rule": part, "mask_seed": number},
+            (Subnetworks(batches=grid.batches),),
+        )
+        for part in range(count)
+        for number in range(grid.mask_seeds)
+    ]  # fmt: skip
+
+
+def odd_claims(grid: Grid, task: str) -> list[Claim]:
+    """The published criteria for one task, on networks from scratch and pretrained ones."""
+    found = [
+        Claim(f"{task}: ablation is selective",
+              f"Ablating the mask of a rule of '{task}' hurts that rule more than the other: mean "
+              "difference at most -.14",
+              parts.mean("scratch", task, parts.ablation), at_most=-0.14),
+        Claim(f"{task}: in most networks",
+              "The difference is below -.05 for at least .7 of the networks and rules",
+              parts.mean("scratch", task, parts.below(-0.05)), at_least=0.7),
+        Claim(f"{task}: more than other weights",
+              "The difference is at least .10 below that of ablating as many weights outside the "
+              "mask", parts.mean("scratch", task, parts.beyond_complement), at_most=-0.10),
+    ]  # fmt: skip
+    if "untrained" in grid.controls:
+        found.append(Claim(
+            f"{task}: more than untrained",
+            "The difference is below that of masks over networks that were never trained",
+            parts.difference(task, "scratch", "untrained", parts.ablation), below=0.0,
+        ))  # fmt: skip
+    if grid.pretraining and grid.dose:
+        most = parts.dosed(max(grid.dose))
+        found.append(Claim(
+            f"{task}: pretraining parts it more",
+            "After the full dose of pretraining the difference is at least .10 lower than from "
+            "scratch", parts.difference(task, most, "scratch", parts.ablation), at_most=-0.10,
+        ))  # fmt: skip
+        if len(grid.dose) > 2:
+            found.append(Claim(
+                f"{task}: the more the more",
+                "The difference falls with the dose of pretraining (rank correlation)",
+                parts.by_dose(task, ["scratch", *(parts.dosed(d) for d in grid.dose)]), below=0.0,
+            ))  # fmt: skip
+    return found
+
+
+def module_claims(grid: Grid) -> list[Claim]:
+    small, large = min(grid.width), max(grid.width)
+    found = [
+        Claim("modules: ablation is selective",
+              f"At width {large}, ablating the mask of a module hurts unseen combinations with it "
+              "more than those without, beyond ablating as many other weights (difference of R²)",
+              parts.mean("scratch", MODULES, parts.raw_beyond_complement, width=large), below=0.0),
+        Claim("modules: more than untrained",
+              f"At width {large}, the same difference is lower than over untrained students",
+              parts.difference(MODULES, "scratch", "untrained", parts.raw_beyond_complement,
+                               width=large), below=0.0),
+    ]  # fmt: skip
+    if small < large:
+        found.append(Claim(
+            "modules: width parts them more",
+            f"The difference is lower at width {large} than at {small}",
+            wider(small, large), below=0.0,
+        ))  # fmt: skip
+    return found
+
+
+def wider(small: int, large: int) -> Callable[[Results], Evidence]:
+    def measure(results: Results) -> Evidence:
+        rows, note = parts.usable(results, "scratch", MODULES)
+        by_seed = parts.by_seed
+        low, high = (
+            by_seed([row for row in rows if row.labels["width"] == width],
+                    parts.raw_beyond_complement)
+            for width in (small, large)
+        )  # fmt: skip
+        both = sorted(low.keys() & high.keys())
+        if len(both) < 2:
+            raise NotTested(f"Needs two seeds at both widths. {note}")
+        return Evidence.of_values([high[s] - low[s] for s in both], note)
+
+    return measure
