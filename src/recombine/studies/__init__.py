@@ -20,5 +20,6 @@ REGISTRY = {
     "subgraphs": "recombine.studies.subgraphs:SubgraphsStudy",
     "probability": "recombine.studies.probability:ProbabilityStudy",
     "constraints": "recombine.studies.constraints:ConstraintsStudy",
+    "subnetworks": "recombine.studies.subnetworks:SubnetworksStudy",
     "anatomy": "recombine.studies.anatomy:Anatomy",
 }
