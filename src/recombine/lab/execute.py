@@ -19,7 +19,8 @@ from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
 from recombine.learners._learner import Learner
 
-AHEAD = 3  # shards in hand on an accelerator: one trains, the others prepare and compile
+# One trains, the next prepares and compiles: two that compile at once take twice as long each.
+AHEAD = 2  # shards in hand on an accelerator
 
 
 def train(
