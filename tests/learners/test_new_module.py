@@ -1,0 +1,69 @@
+"""Going on after one module was exchanged: what changes, and what stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from recombine.errors import InvalidRequest
+from recombine.families import Hyperteacher
+from recombine.learners import NewModule, Supervised, check_learner
+from recombine.learners.as_drawn import AsDrawn
+from recombine.learners.check import stand_ins
+from recombine.models import MLP
+from recombine.trees import named
+
+BASE = Supervised(
+    family=Hyperteacher(modules=6, active=2), model=MLP(width=12, depth=1), tasks=8, samples=4,
+    evaluation_tasks=128, training_steps=20, evaluation_every=10,
+)  # fmt: skip
+NEW = NewModule.after(BASE, module=2, training_steps=30)
+
+
+def test_it_keeps_the_contract_of_a_learner():
+    check_learner(NEW, mate=replace(NEW, module=3))
+
+
+def test_only_one_module_is_new():
+    before, after = (one.prepare(stand_ins(one)).merged()["family"] for one in (BASE, NEW))
+    for name, old in before.items():
+        changed = np.asarray(old) != np.asarray(after[name])
+        if np.ndim(old) and len(old) >= 6 and changed.any():
+            assert set(np.flatnonzero(changed.reshape(len(old), -1).any(axis=1))) == {2}
+    assert any((np.asarray(before[n]) != np.asarray(after[n])).any() for n in before)
+    np.testing.assert_array_equal(before["omega"], after["omega"])
+
+
+def test_every_task_has_the_new_module():
+    arrays = jax.tree.map(np.asarray, NEW.prepare(stand_ins(NEW)).merged())
+    program = NEW.program()
+    for step in range(3):
+        assert (program.draw(arrays, step).latents[:, 2] > 0).all()
+    space = NEW.family.space
+    for name in ("seen", "unseen"):
+        ranks = arrays[name][: int(arrays[f"{name}_count"])]
+        assert space.indicator(ranks)[:, 2].all()
+
+
+def test_it_begins_with_the_weights_it_is_given():
+    given = stand_ins(NEW)
+    arrays = NEW.prepare(given).merged()
+    state = NEW.program().init(arrays, jax.random.key(9))
+    found = NEW.weights(state)
+    for name, weight in given["base"].items():
+        np.testing.assert_array_equal(found[name], weight)
+    assert named(state.model).keys() == given["base"].keys()
+
+
+def test_after_an_untrained_base_it_learns_from_scratch_with_the_same_settings():
+    scratch = NewModule.after(AsDrawn(BASE), module=2, training_steps=30)
+    assert replace(scratch, base=BASE) == NEW
+    assert scratch.model == BASE.model and scratch.seeds == BASE.seeds
+
+
+def test_a_module_that_is_not_there_is_refused():
+    with pytest.raises(InvalidRequest, match="module=6: expected 0 to 5"):
+        replace(NEW, module=6).check()
