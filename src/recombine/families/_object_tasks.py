@@ -13,7 +13,7 @@ Trained = Bool[Array, "colour shape"]
 
 def draw(
     family: Objects, task: str, trained: Trained, key: PRNGKeyArray, count: int, *,
-    sizes: Int[Array, "size"], unseen: bool = False, kind: int | None = None,
+    sizes: Int[Array, "size"], unseen: bool = False, kind: int | Int[Array, ""] | None = None,
 ) -> Asked:  # fmt: skip
     """Behind `Objects.draw`."""
     scene_key, picture_key = jax.random.split(key)
@@ -115,7 +115,7 @@ def report(
 
 def search(
     family: Objects, trained: Trained, key: PRNGKeyArray, count: int, sizes: Int[Array, "size"],
-    unseen: bool, kind: int | None,
+    unseen: bool, kind: int | Int[Array, ""] | None,
 ) -> tuple[Scene, Array, Array]:  # fmt: skip
     """Is the target (a, x) among n objects? In the first half of the items it is.
 

@@ -149,7 +149,7 @@ class Objects:
 
     def draw(
         self, task: str, trained: Bool[Array, "colour shape"], key: PRNGKeyArray, count: int, *,
-        sizes: Int[Array, "size"], unseen: bool = False, kind: int | None = None,
+        sizes: Int[Array, "size"], unseen: bool = False, kind: int | Int[Array, ""] | None = None,
     ) -> Asked:  # fmt: skip
         """Fresh items of a task, each with one of `sizes` objects; `unseen` ones are about
         held-out pairs. `kind` is one of search, or None for all in equal shares."""

@@ -48,8 +48,9 @@ class SeeingSubject(Subject):
     ) -> Asked:  # fmt: skip
         """Fresh items of the task from a stream no training step ever uses."""
         words = stream(self.learner.seeds.evaluation, name)
+        number = None if kind is None else jnp.int32(kind)  # one program serves every kind
         drawn = _items(
-            self.program, count, unseen, kind, self.trained, words, jnp.asarray(sizes, jnp.int32)
+            self.program, count, unseen, number, self.trained, words, jnp.asarray(sizes, jnp.int32)
         )
         return jax.tree.map(np.asarray, drawn)
 
@@ -130,9 +131,9 @@ def in_parts(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _items(
-    program: BindingProgram, count: int, unseen: bool, kind: int | None, trained: Array,
+    program: BindingProgram, count: int, unseen: bool, kind: Array | None, trained: Array,
     words: Array, sizes: Array,
 ) -> Asked:  # fmt: skip
     return program.family.draw(

@@ -91,12 +91,12 @@ class Segregation(Learner):
     model: AutoencoderModel = field(default_factory=SlotAutoencoder)
     seeds: Seeds = field(default_factory=Seeds)
     training_steps: int = 30_000
-    batch: int = 64
+    batch: int = 16
     learning_rate: float = 4e-4
     warmup: int = 1_000
     halved_every: int = 100_000
     evaluation_every: int = 1_000
-    evaluation_images: int = 64
+    evaluation_images: int = 32
 
     @property
     def steps(self) -> int:

@@ -198,7 +198,7 @@ class SlotAutoencoder(AutoencoderModel):
     """A spec: pictures are taken apart into slots, and each slot draws its share of the pixels.
 
     >>> SlotAutoencoder().parameters(side=35)
-    222276
+    244132
     """
 
     version: ClassVar[int] = 1
