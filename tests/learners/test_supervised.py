@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import jax
@@ -51,6 +52,14 @@ SMALL = {
 }  # fmt: skip
 
 
+# Whose own tests put them to the battery, with what they need upstream.
+ELSEWHERE = {
+    "masks": "test_masks", "new-module": "test_new_module", "pictures": "test_pictures",
+    "odd-one-out": "test_odd_one_out", "pretraining": "test_odd_one_out",
+    "binding": "test_binding", "segregation": "test_binding",
+}  # fmt: skip
+
+
 def population(*learners, steps=None):
     """Trains members together, all steps, and returns the population."""
     trained = Population(learners, [one.prepare({}) for one in learners], "float32")
@@ -67,9 +76,16 @@ def member(trained, index):
     return trained.learners[index].weights(state)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(set(REGISTRY) - set(ELSEWHERE)))
 def test_a_registered_learner_keeps_the_contract(name):
     check_learner(SMALL[name] if name in SMALL else load(REGISTRY[name])())
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_a_learner_with_tests_of_its_own_is_put_to_the_battery_there(name):
+    kind = REGISTRY[name].split(":")[1]
+    text = (Path(__file__).parent / f"{ELSEWHERE[name]}.py").read_text()
+    assert "check_learner(" in text and kind in text
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from recombine.instruments import Reading
 from recombine.lab.judge import judge
-from recombine.lab.run import Request, run
-from recombine.lab.session import Session
-from recombine.lab.store import Store
 from recombine.lab.study import Results, Row
-from recombine.report.study import write_report
 from recombine.studies.anatomy import Anatomy, Grid, alike
 
 GRID = Grid(shape=("48x2", "64x2"), seeds=12, held_out=(0.25, 0.5), decay=(0.0,), window=0.01,
@@ -91,12 +86,3 @@ def test_the_window_holds_the_most_networks_and_nothing_wider():
         assert max(chosen) - min(chosen) <= GRID.window
         most = max(((every >= x) & (every <= x + GRID.window)).sum() for x in every)
         assert len(chosen) == most
-
-
-@pytest.mark.slow
-def test_the_study_runs_end_to_end_at_its_smallest(tmp_path):
-    store = Store.open(tmp_path)
-    outcome = run(Request(Anatomy(), "smoke"), Session(store))
-    assert (outcome.missing, outcome.failed) == (0, [])
-    page = write_report(store, outcome)[0]
-    assert "Networks" in page.read_text() or "Nothing to show" in page.read_text()

@@ -8,12 +8,8 @@ import numpy as np
 
 from recombine.instruments import Reading
 from recombine.lab.judge import judge
-from recombine.lab.run import Request, run
-from recombine.lab.session import Session
-from recombine.lab.store import Store
 from recombine.lab.study import Results, Row
 from recombine.learners.masks import MaskLearner
-from recombine.report.study import write_report
 from recombine.studies.subnetworks import FAMILIES, Grid, SubnetworksStudy, conditions, odd_network
 
 GRID = Grid(pretraining=100, dose=(1 / 16, 1 / 4, 1.0), controls=("planted", "mixed", "untrained"),
@@ -91,11 +87,3 @@ def test_every_task_has_its_networks_in_every_condition():
     assert ("planted" in conditions(grid, "fields")) and (
         "mixed" not in conditions(grid, "verb, plural")
     )
-
-
-def test_the_study_runs_end_to_end_at_its_smallest(tmp_path):
-    store = Store.open(tmp_path)
-    outcome = run(Request(SubnetworksStudy(), "smoke"), Session(store))
-    assert (outcome.missing, outcome.failed) == (0, [])
-    page = write_report(store, outcome)[0].read_text()
-    assert "What ablation takes away" in page and "Overlap of the masks" in page

@@ -1,0 +1,160 @@
+"""The instrument that looks into networks that draw, on networks whose answer is known."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recombine.cppn import Architecture, LayeredCPPN, Renderer
+from recombine.errors import NotApplicable
+from recombine.instruments import Subject, check_instrument
+from recombine.instruments.picture_fracture import (
+    PictureFracture,
+    PictureSubject,
+    target_symmetry,
+)
+from recombine.instruments.picture_walls import FRACTURED, WHOLE, likeness, strips, wall
+from recombine.lab.engine import initial_state
+from recombine.learners.check import stand_ins
+from recombine.learners.picture_set import PictureSet
+from recombine.learners.pictures import PictureLearner
+
+LEARNER = PictureLearner(PictureSet(count=1, size=16), training_steps=20, evaluation_every=10)
+MADE = replace(LEARNER, way="evolved")
+INSTRUMENT = PictureFracture(sweeps=4)
+
+
+def weights(learner: PictureLearner):
+    return learner.weights(initial_state(learner, learner.prepare(stand_ins(learner)), "float32"))
+
+
+@pytest.fixture(scope="module")
+def stencil():
+    """A network that is symmetric by making, beside a random one of its shape."""
+    return MADE.subject(weights(MADE)), LEARNER.subject(weights(LEARNER))
+
+
+@pytest.fixture(scope="module")
+def readings(stencil):
+    made, random = stencil
+    shows = replace(INSTRUMENT, shows=True)
+    return shows.read(made, random, {}), shows.read(random, random, {})
+
+
+def test_it_keeps_the_contract_of_an_instrument():
+    check_instrument(INSTRUMENT, LEARNER, weights(MADE), weights(LEARNER))
+
+
+def test_a_network_symmetric_by_making_is_found_whole(readings):
+    values = readings[0].values
+    for name in ("concordance", "symmetric_share", "rotated", "sweep_symmetry", "target_symmetry"):
+        assert values[name] == pytest.approx(1, abs=1e-3), name
+    assert values["error"] < 1e-8 and values["distinct"] < 20
+
+
+def test_a_random_network_is_not_and_neither_is_the_control(readings):
+    made, random = readings
+    assert random.values["concordance"] < 0.8 and random.values["symmetric_share"] < 0.2
+    assert random.values["distinct"] > 100
+    twin = made.controls["untrained"]
+    assert twin["concordance"] == pytest.approx(random.values["concordance"], abs=1e-6)
+    assert made.controls["planted"]["concordance"] == pytest.approx(1, abs=1e-3)
+    assert made.controls["rotated"]["concordance"] == made.values["rotated"]
+
+
+def test_a_network_that_was_never_trained_is_not_its_own_control(stencil):
+    made, _ = stencil
+    reading = INSTRUMENT.read(made, made, {})
+    assert reading.values["concordance"] == pytest.approx(1, abs=1e-3)
+    assert reading.controls["untrained"]["concordance"] < 0.8
+
+
+def test_the_symmetry_is_the_one_the_picture_has(stencil):
+    made, random = stencil
+    turned = replace(LEARNER, sibling="turned").subject(weights(LEARNER))
+    for subject, name in ((random, "left-right"), (turned, "up-down")):
+        table = replace(INSTRUMENT, sweeps=0).read(subject, made, {}).tables["symmetry"]
+        used = dict(zip(table["name"], table["used"], strict=True))
+        assert [key for key, there in used.items() if there] == [name]
+
+
+def test_every_distinct_map_is_listed_with_its_concordance(readings):
+    for reading in readings:
+        found = reading.tables["maps"]["concordance"]
+        assert len(found) == reading.values["distinct"]
+        assert np.mean(found) == pytest.approx(reading.values["concordance"], abs=1e-5)
+        assert np.mean(np.array(found) > 0.95) == pytest.approx(reading.values["symmetric_share"])
+
+
+def test_walls_and_strips_are_kept_where_they_are_asked_for(readings, stencil):
+    assert not {"wall", "strips"} & INSTRUMENT.read(*stencil, {}).tables.keys()
+    for reading in readings:
+        png = base64.b64decode(reading.tables["wall"]["png"][0])
+        assert png.startswith(b"\x89PNG")
+        marks = reading.tables["strips"]["marks"]
+        assert len(marks) == len(reading.tables["strips"]["png"]) > 0
+        assert all(len(one) == 5 and one[2] == "1" for one in marks)
+
+
+def test_a_strip_marks_pictures_that_lose_the_symmetry(readings):
+    assert set(readings[0].tables["strips"]["marks"]) == {"11111"}
+    # Brightness is gaussian(2x), and a neuron that says x is not yet listened to.
+    shape = Architecture.parse("1;gaussian:1,identity:1")
+    first, last = np.zeros((4, 2)), np.zeros((2, 3))
+    first[1], last[0, 2] = (2.0, 1.0), 1.0
+    flat = np.asarray(LayeredCPPN.of(shape, [first, last]).flat())
+    width_of_the_bell, share_of_x, never_seen = 2, 8 + 5, 1
+    for place, marks in ((width_of_the_bell, ["11111"]), (share_of_x, ["00100"]), (never_seen, [])):
+        found = strips(Renderer(shape, 16), flat, [place], "left-right")
+        assert found["marks"] == marks and len(found["png"]) == len(marks)
+
+
+def test_a_wall_frames_each_map_by_whether_it_is_symmetric():
+    maps = np.random.default_rng(0).normal(size=(5, 8, 8))
+    painted = wall(np.zeros((8, 8, 3)), maps, np.array([1.0, 0.2, 0.96, 0.94, 0.0]))
+    # In the first row of frames, where all five hang: 12 pixels each, the picture takes two.
+    edge = painted[0, 24::12]
+    assert [tuple(pixel) for pixel in edge[:5].tolist()] == [
+        WHOLE, FRACTURED, WHOLE, FRACTURED, FRACTURED,
+    ]  # fmt: skip
+    assert tuple(edge[5]) not in (WHOLE, FRACTURED)
+    many = wall(np.zeros((8, 8, 3)), np.repeat(maps, 20, axis=0), np.zeros(100))
+    assert many.shape == painted.shape and (many[-1, ::12] == FRACTURED).all()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**31), st.sampled_from(["left-right", "up-down", "rotation"]))
+def test_a_picture_made_of_both_parts_is_as_symmetric_as_their_shares(seed, symmetry):
+    rng = np.random.default_rng(seed)
+    raw = rng.normal(size=(8, 8, 3))
+    flip = {"left-right": (1,), "up-down": (0,), "rotation": (0, 1)}[symmetry]
+    even, odd = (raw + np.flip(raw, flip)) / 2, (raw - np.flip(raw, flip)) / 2
+    even = even - even.mean(axis=(0, 1))
+    share = (even**2).sum() / ((even**2).sum() + (odd**2).sum())
+    assert likeness(even + odd, symmetry) == pytest.approx(2 * share - 1, abs=1e-6)
+    assert target_symmetry(even, symmetry) == pytest.approx(1)
+    assert target_symmetry(np.zeros((8, 8, 3)), symmetry) == 0
+
+
+def test_other_networks_are_refused():
+    class Talker(Subject):
+        abilities = frozenset({"activations", "weights"})
+
+    with pytest.raises(NotApplicable, match="draw a picture from coordinates"):
+        INSTRUMENT.read(Talker(), Talker(), {})
+
+
+def test_a_subject_shows_its_weights_and_draws():
+    shape = Architecture.parse("2;cache:2,gaussian:2")
+    network = LayeredCPPN.draw(jax.random.key(1), shape)
+    subject = PictureSubject(network, {"a": np.zeros(1)}, np.zeros((8, 8, 3)), 3)
+    assert subject.weights() == {"a": np.zeros(1)} and subject.drawn().shape == (8, 8, 3)
+    first, second = subject.drawn_anew(), subject.drawn_anew()
+    np.testing.assert_array_equal(first.network.flat(), second.network.flat())
+    assert not np.allclose(first.network.flat(), network.flat())

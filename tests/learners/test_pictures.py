@@ -1,0 +1,216 @@
+"""Networks that draw a picture, and evolution that is told to: what they begin with and reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from recombine.cppn import Architecture, fits, picture, stencil_genome
+from recombine.errors import InvalidRequest
+from recombine.lab.engine import Population
+from recombine.learners import check_learner
+from recombine.learners.check import stand_ins
+from recombine.learners.directed import DirectedPicture
+from recombine.learners.picture_set import ROOM, STAGES, PictureApproach, PictureSet
+from recombine.learners.pictures import PictureLearner, PictureProgram
+
+SMALL = PictureSet(size=16)
+EVOLVED = PictureSet("evolved", 2, 16, evaluations=600)
+LEARNER = PictureLearner(SMALL, training_steps=60, evaluation_every=20)
+GENOME = b"""<genome><nodes>
+<node type="in" label="x"><marking branch="0" id="1"/><activation>identity(x)</activation></node>
+<node type="in" label="bias"><marking branch="0" id="2"/><activation>identity(x)</activation></node>
+<node type="out" label="ink"><marking branch="0" id="3"/><activation>gaussian(x)</activation></node>
+</nodes><links>
+<link><source branch="0" id="1"/><target branch="0" id="3"/><weight>2.5</weight></link>
+</links></genome>"""
+
+
+@pytest.fixture(scope="module")
+def evolved():
+    return EVOLVED.make()
+
+
+def test_descent_keeps_the_contract_of_a_learner():
+    check_learner(LEARNER, mate=replace(LEARNER, number=1))
+
+
+def test_what_goes_on_from_another_network_keeps_the_contract():
+    check_learner(replace(LEARNER, begin=LEARNER, sibling="turned", stir=0.1))
+
+
+def test_directed_evolution_keeps_the_contract():
+    check_learner(DirectedPicture(SMALL, evaluations=100))
+
+
+def test_the_network_of_evolution_draws_exactly_what_its_genome_does(evolved):
+    """The genome as a graph is the oracle; the learner only has matrices."""
+    lines = EVOLVED.lines()
+    for number in range(EVOLVED.count):
+        learner = PictureLearner(EVOLVED, number, "evolved")
+        given = {"pictures": evolved}
+        known = learner.prepare(given).member["known"]
+        subject = learner.subject(learner.weights(learner.program().init({"known": known}, None)),
+                                  given)  # fmt: skip
+        wanted = picture(lines[number][-1], EVOLVED.size)
+        np.testing.assert_allclose(subject.drawn(), wanted, atol=2e-4)
+        np.testing.assert_allclose(subject.target, wanted, atol=1e-6)
+
+
+def test_a_set_is_the_same_each_time_and_another_for_another_seed(evolved):
+    again, other = EVOLVED.make(), replace(EVOLVED, seed=1).make()
+    assert all(np.array_equal(evolved[name], again[name]) for name in evolved)
+    assert not np.array_equal(evolved["target"], other["target"])
+
+
+def test_stencils_are_symmetric_by_making_and_all_fit():
+    found = replace(SMALL, count=4).make()["target"].reshape(4, 16, 16, 3)
+    np.testing.assert_allclose(found, found[:, :, ::-1], atol=1e-6)
+    # The first stencil is too deep for the architecture and is passed over.
+    assert fits([stencil_genome(0, details=0)]).depth > Architecture.parse(ROOM).depth
+
+
+def test_descent_comes_nearer_and_an_evolved_network_stays():
+    learners = [LEARNER, replace(LEARNER, way="evolved")]
+    ends = []
+    for learner in learners:
+        population = Population([learner], [learner.prepare(stand_ins(learner))], "float32")
+        population.compile()
+        population.evaluate()
+        while population.running():
+            population.chunk(learner.steps)
+        population.evaluate()
+        ends.append([float(v[0]) for v in population.curves.evaluations["error"]])
+    assert ends[0][-1] < 0.5 * ends[0][0]
+    assert max(ends[1]) < 1e-8 and learners[1].steps == 10
+
+
+def test_a_curriculum_goes_along_the_ancestors_and_ends_at_the_picture(evolved):
+    given = {"pictures": evolved}
+    plain, along = (
+        PictureLearner(EVOLVED, 0, way).prepare(given).member["stages"]
+        for way in ("descent", "curriculum")
+    )
+    np.testing.assert_array_equal(along[-1], plain[-1])
+    assert plain.shape == along.shape == (STAGES, 256, 3)
+    assert all(np.array_equal(one, plain[0]) for one in plain)
+    assert not np.array_equal(along[0], along[-1])
+    # Each stage has a quarter of the steps.
+    program = PictureProgram("1;gaussian:2,sin:2", 16)
+    arrays = {"stages": np.stack([np.full((256, 3), n / 4) for n in range(4)]).astype(np.float32),
+              "rate": np.float32(0), "steps": np.int32(40)}  # fmt: skip
+    state = program.init(arrays, jax.random.key(0))
+    drawn = np.asarray(state.model(program.pixels))
+    step = jax.jit(program.step)
+    for t, stage in ((0, 0), (9, 0), (10, 1), (39, 3)):
+        _, metrics = step(arrays, state, jax.numpy.int32(t))
+        np.testing.assert_allclose(metrics["loss"], np.mean((drawn - stage / 4) ** 2), rtol=1e-4)
+
+
+def test_siblings_are_turned_recoloured_or_put_together():
+    given = SMALL.make()
+    first, second = given["target"].reshape(2, 16, 16, 3)
+
+    def target(sibling, number=0):
+        learner = PictureLearner(SMALL, number, sibling=sibling)
+        return learner.target(given).reshape(16, 16, 3)
+
+    np.testing.assert_array_equal(target("turned"), np.transpose(first, (1, 0, 2)))
+    np.testing.assert_array_equal(target("recoloured"), first[..., [2, 0, 1]])
+    np.testing.assert_array_equal(target("recombined")[:, :8], first[:, :8])
+    np.testing.assert_array_equal(target("recombined")[:, 8:], second[:, 8:])
+    np.testing.assert_array_equal(target("recombined", 1)[:, 8:], first[:, 8:])
+    np.testing.assert_array_equal(given["target"][0].reshape(16, 16, 3), first)
+
+
+def test_stirring_wakes_neurons_that_no_gradient_would_reach():
+    base = replace(LEARNER, way="evolved")
+    still, stirred = (replace(base, begin=base, sibling="turned", stir=stir) for stir in (0, 0.1))
+    given = stand_ins(still)
+    moved = []
+    for learner in (still, stirred):
+        arrays = jax.tree.map(jax.numpy.asarray, learner.prepare(given).merged())
+        program = learner.program()
+        state = program.init(arrays, jax.random.key(0))
+        gradient = jax.jit(jax.grad(program.error))(state.model, arrays["stages"][-1])
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
+        moved.append(np.mean(flat != 0))
+    assert moved[0] < 0.5 and moved[1] > 0.9
+    first, second = (np.asarray(one.prepare(given).member["known"].last.weight)
+                     for one in (still, stirred))  # fmt: skip
+    assert 0 < np.abs(first - second).max() < 0.2
+
+
+def test_evolution_towards_a_picture_never_gets_worse_and_says_how_near_it_came():
+    request = PictureApproach(SMALL, 1, evaluations=300)
+    found = request.make()
+    assert np.all(np.diff(found["curve"]) <= 0)
+    target = SMALL.make()["target"][1].reshape(16, 16, 3)
+    assert found["curve"][-1] == pytest.approx(np.mean((found["drawn"] - target) ** 2), rel=1e-4)
+    learner = DirectedPicture(SMALL, 1, evaluations=300)
+    assert learner.materials() == {"approach": request}
+    arrays = learner.prepare({"approach": found}).merged()
+    state = learner.program().init(arrays, None)
+    for t in range(learner.steps):
+        state, _ = learner.program().step(arrays, state, t)
+    assert float(learner.program().evaluate(arrays, state)["error"]) == found["curve"][-1]
+    np.testing.assert_array_equal(learner.subject(learner.weights(state)).answer(), found["drawn"])
+
+
+def test_a_genome_of_ones_own_is_named_by_its_file(tmp_path):
+    file = tmp_path / "bell.xml"
+    file.write_bytes(GENOME)
+    given = PictureSet("archive", 1, 8, genomes=(str(file),))
+    given.check()
+    drawn = given.make()["target"][0].reshape(8, 8, 3)
+    x = np.linspace(-1, 1, 8)
+    bell = np.abs(2 * np.exp(-((2.5 * x) ** 2)) - 1)
+    np.testing.assert_allclose(drawn, np.broadcast_to(bell[None, :, None], (8, 8, 3)), atol=1e-6)
+
+
+def test_a_genome_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.delenv("RECOMBINE_DATA", raising=False)
+    monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path))
+    learner = PictureLearner(PictureSet("archive", 1, 8, genomes=("skull",)))
+    with pytest.raises(InvalidRequest, match="recombine data get picbreeder"):
+        learner.check()
+    with pytest.raises(InvalidRequest, match="no genome in"):
+        PictureSet("archive", 1, 8, genomes=("not/there.xml",)).check()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: PictureSet("evolvd"), "did you mean 'evolved'"),  # type: ignore[arg-type]
+        (lambda: PictureSet("archive", 2, genomes=("skull",)), "1 genomes for count=2"),
+        (lambda: PictureSet(size=4), "of 4 pixels a side"),
+        (lambda: PictureLearner(SMALL, 2).check(), "number=2: expected 0 to 1"),
+        (lambda: PictureLearner(SMALL, way="descend").check(), "descent"),  # type: ignore[arg-type]
+        (lambda: PictureLearner(SMALL, stir=0.1).check(), "stir=0.1"),
+        (lambda: PictureLearner(PictureSet(architecture="8;cache")).check(), "not an architecture"),
+        (lambda: replace(LEARNER, begin=PictureLearner(PictureSet(architecture="1;sin:2"))).check(),
+         "architecture it has"),
+        (lambda: PictureApproach(SMALL, evaluations=10), "10 evaluations"),
+        (lambda: DirectedPicture(SMALL, 7).check(), "number=7"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_what_could(make, words):
+    with pytest.raises(InvalidRequest, match=words):
+        make()
+
+
+def test_the_archive_has_the_architectures_that_the_study_names():
+    import os
+
+    from recombine.studies.fracture import ARCHITECTURES
+
+    if not os.environ.get("RECOMBINE_DATA"):
+        pytest.skip("RECOMBINE_DATA names no folder with the set picbreeder")
+    for name, shape in ARCHITECTURES.items():
+        made = PictureSet("archive", 1, 16, architecture=shape, genomes=(name,))
+        assert str(fits([line[-1] for line in made.lines()])) == shape
+        assert made.make()["target"].shape == (1, 256, 3)
