@@ -124,13 +124,13 @@ def test_two_masks_overlap_as_sets_do():
         for p, m in one.items()
         for place in np.argwhere(m).tolist()
         for place in [tuple(place)]
-    }  # noqa: E501
+    }
     second = {
         (p, *place)
         for p, m in two.items()
         for place in np.argwhere(m).tolist()
         for place in [tuple(place)]
-    }  # noqa: E501
+    }
     found = overlap(one, two, real)
     assert found["overlap"] == pytest.approx(len(first & second) / len(first | second))
     assert found["overlap"] == pytest.approx(found["overlap_by_chance"], abs=0.03)

@@ -87,7 +87,7 @@ class ExactMatch(Instrument):
         if type(family).scores is SequenceFamily.scores and not self.writes:
             return {}
         written = [list(target) for target in targets]
-        wrong = np.flatnonzero(~exact)
+        wrong = np.flatnonzero(~exact).tolist()
         for n, answer in zip(wrong, subject.written([sources[n] for n in wrong]), strict=True):
             written[n] = answer
         rows = [
