@@ -159,7 +159,7 @@ def test_a_mask_is_read_beside_its_controls_and_another_part(tmp_path):
     assert (missing, failed, len(rows)) == (0, [], 2)
     for row in rows:
         reading = row.readings["subnetworks"]
-        assert set(reading.controls) == {"untrained", "random", "complement"}
+        assert set(reading.controls) == set(Subnetworks.controls)
         assert 0 <= reading.values["density"] <= 1
         whole, sub = reading.values["whole_own"], reading.values["subnetwork_own"]
         assert np.isfinite([whole, sub]).all()

@@ -29,11 +29,13 @@ def check_instrument(
     weights: Tensors,
     untrained_weights: Tensors,
     others: Mapping[str, Subject] | None = None,
+    given: Mapping[str, Tensors] | None = None,
 ) -> None:
     """Raises `ContractBroken`, with a sentence that says what is wrong, unless it is sound.
 
     It reads the learner with these weights twice, beside its untrained twin; `others` are the
-    subjects of the cells the instrument asks for.
+    subjects of the cells the instrument asks for, `given` what the learner's subject is made from
+    besides its weights.
     """
     check_spec(instrument, "an instrument")
     _check_declared(instrument)
@@ -42,14 +44,14 @@ def check_instrument(
     missing = sorted(instrument.cells(learner).keys() - others.keys())
     require(not missing, f"{instrument.name} asks for other cells: give others for {missing}")
     kept = {path: array.copy() for path, array in weights.items()}
-    reading = _read(instrument, learner, weights, untrained_weights, others)
+    reading = _read(instrument, learner, weights, untrained_weights, others, given)
     try:
         check_controls(instrument, reading)
     except Exception as error:
         raise ContractBroken(str(error)) from error
     _check_numbers(instrument, reading)
     _check_document(instrument, reading)
-    again = _read(instrument, learner, weights, untrained_weights, others)
+    again = _read(instrument, learner, weights, untrained_weights, others, given)
     require(
         _text(again) == _text(reading),
         f"{instrument.name} must give the same reading twice: draw from the subject's seeds",
@@ -60,9 +62,10 @@ def check_instrument(
 
 def _read(
     instrument: Instrument, learner: Learner, weights: Tensors, untrained: Tensors,
-    others: Mapping[str, Subject],
+    others: Mapping[str, Subject], given: Mapping[str, Tensors] | None,
 ) -> Reading:  # fmt: skip
-    return instrument.read(learner.subject(weights), learner.subject(untrained), others)
+    subjects = (learner.subject(tensors, given) for tensors in (weights, untrained))
+    return instrument.read(next(subjects), next(subjects), others)
 
 
 def _check_declared(instrument: Instrument) -> None:

@@ -38,8 +38,8 @@ def wall(
     """
     tile = _small(drawn).shape[0] + 4
     paper = np.full((ROWS * tile, COLUMNS * tile, 3), EMPTY, np.uint8)
-    large = np.repeat(np.repeat(_bytes(_small(drawn)), 2, axis=0), 2, axis=1)
-    _hang(paper, 0, 0, large, EDGE)
+    spread = np.linspace(0, len(drawn) - 1, 2 * tile - 4).round().astype(int)
+    _hang(paper, 0, 0, _bytes(drawn[np.ix_(spread, spread)]), EDGE)
     places = [(row, column) for row in range(ROWS) for column in range(COLUMNS)
               if row > 1 or column > 1]  # fmt: skip
     kept = np.linspace(0, len(maps) - 1, min(len(places), len(maps))).round().astype(int)

@@ -27,13 +27,15 @@ class Subnetworks(Instrument):
     are given raw and with scores below chance raised to it. Masks are powerful learners: only an
     ablation tells, and only beside its controls. Controls: the untrained mask, which keeps
     everything; ablations of as many weights of each layer at random; and of as many that the mask
-    does not keep (fewer, where it keeps more than half).
+    does not keep (fewer, where it keeps more than half). `planted` is the end of the scale: what
+    would be read of a part with weights of its own in this network. Whether masks can find such a
+    part is a matter of a network that has one (`PlantedOdd`).
     """
 
     version: ClassVar[int] = 1
     name: ClassVar[str] = "subnetworks"
     needs: ClassVar[tuple[str, ...]] = ("weights",)
-    controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "complement")
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "complement", "planted")
 
     batches: int = 8
     draws: int = 3  # of random masks
@@ -69,7 +71,11 @@ class Subnetworks(Instrument):
             "untrained": self.scored(mask, "ablation", [_without(real, twin.keep)]),
             "random": self.scored(mask, "ablation", random),
             "complement": self.scored(mask, "ablation", complement),
-        }
+            "planted": {
+                "ablation_own": mask.chance, "ablation_other": values["whole_other"],
+                "ablation": mask.chance - max(values["whole_other"], mask.chance),
+            },
+        }  # fmt: skip
         if "another part" in others:
             values |= overlap(keep, _mask(others["another part"], self.name).keep, real)
         layers = {

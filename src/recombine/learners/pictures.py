@@ -17,6 +17,7 @@ from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.learners.picture_set import STAGES, PictureSet
+from recombine.seeds import key_at, stream
 from recombine.trees import named, unnamed
 
 WAYS = ("descent", "curriculum", "evolved")
@@ -73,6 +74,8 @@ class PictureLearner(Learner):
     ancestors, `evolved` takes the network that evolution drew it with. After another learner
     (`begin`) it goes on from that one's weights, and may be asked for a `sibling`: the picture
     turned about its diagonal, with other colours, or half of it with half of the next picture.
+    Where evolution left a weight at zero on both sides of a neuron no gradient ever reaches it;
+    `stir` adds so much of freshly drawn weights to those it begins with.
     """
 
     version: ClassVar[int] = 1
@@ -82,6 +85,7 @@ class PictureLearner(Learner):
     way: Literal["descent", "curriculum", "evolved"] = "descent"
     sibling: Literal["", "turned", "recoloured", "recombined"] = ""
     begin: PictureLearner | None = None
+    stir: float = 0.0
     seed: int = 0
     training_steps: int = 2_000
     learning_rate: float = 3e-3
@@ -120,6 +124,10 @@ class PictureLearner(Learner):
                 raise unknown(name, value, known)
         if not 0 <= self.number < self.pictures.count:
             raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        if not 0 <= self.stir < np.inf or (self.stir and self.begin is None):
+            raise InvalidRequest(
+                f"stir={self.stir}: expected 0, or a positive number with a network to begin with"
+            )
         if (
             self.begin is not None
             and self.begin.pictures.architecture != self.pictures.architecture
@@ -150,12 +158,20 @@ class PictureLearner(Learner):
             "steps": np.int32(self.steps),
         }
         if self.begin is not None:
-            member["known"] = unnamed(given["begin"], self.program().shapes())
+            known = unnamed(given["begin"], self.program().shapes())
+            member["known"] = self._stirred(known) if self.stir else known
         elif self.still:
             matrices = [pictures[f"matrix{n}"][self.number] for n in range(len(self._shapes()))]
             drawn = LayeredCPPN.of(Architecture.parse(self.pictures.architecture), matrices)
             member["known"] = jax.tree.map(np.asarray, drawn)
         return Arrays(member=member)
+
+    def _stirred(self, known: LayeredCPPN) -> LayeredCPPN:
+        key = key_at(stream(self.seed, "stir"), 0)
+        drawn = LayeredCPPN.draw(key, Architecture.parse(self.pictures.architecture))
+        return jax.tree.map(
+            lambda old, new: np.asarray(old) + np.float32(self.stir) * np.asarray(new), known, drawn
+        )
 
     def _shapes(self) -> tuple[tuple[int, int], ...]:
         return Architecture.parse(self.pictures.architecture).shapes

@@ -22,4 +22,5 @@ REGISTRY = {
     "constraints": "recombine.studies.constraints:ConstraintsStudy",
     "subnetworks": "recombine.studies.subnetworks:SubnetworksStudy",
     "anatomy": "recombine.studies.anatomy:Anatomy",
+    "fracture": "recombine.studies.fracture:FractureStudy",
 }

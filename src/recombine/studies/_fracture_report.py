@@ -1,0 +1,318 @@
+"""What the report of the fracture study shows: walls of feature maps first, then the numbers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from recombine.lab.statistics import mean_interval
+from recombine.lab.study import Results, Row
+from recombine.report.document import Figure, Gallery, Section, Strip, Table
+from recombine.report.figures import Estimates, Panel, Points, Series, dots, panels, scatter
+from recombine.studies import _base as base
+from recombine.studies import _fracture as parts
+
+WORDS = {"evolved": "by evolution", "descent": "by descent", "curriculum": "by a curriculum",
+         "stirred": "by evolution, stirred", "scratch": "from scratch"}  # fmt: skip
+POINTS = 40  # of a curve that is drawn
+SYMMETRY = {"concordance": "concordance", "symmetric_share": "share above .95",
+            "rotated": "concordance, rotated", "sweep_symmetry": "sweeps"}  # fmt: skip
+SHAPE = {"error": "error", "variation": "variation", "distinct": "distinct maps",
+         "effective_rank": "effective rank"}  # fmt: skip
+
+
+def sections(grid: Any, results: Results) -> list[Section]:
+    found = [walls(results), strips(results), measures(grid, results)]
+    if results.where(part="sibling"):
+        found.append(siblings(grid, results))
+    if results.where(part="directed"):
+        found.append(directed(results))
+    if results.where(part="student"):
+        found.append(students(grid, results))
+    return [section for section in found if section is not None]
+
+
+def _shown(results: Results, table: str) -> list[Row]:
+    """Networks that were kept for the report, evolution's and descent's of a picture in turn."""
+    rows = [r for part in ("genome", "picture") for r in results.where(part=part)
+            if "picture-fracture" in r.readings
+            and table in r.readings["picture-fracture"].tables]  # fmt: skip
+    pairs = []
+    for row in rows:
+        if row.labels["way"] != "evolved":
+            continue
+        same = {k: row.labels[k] for k in ("part", "source", "picture")}
+        pairs += [row, *(r for r in rows if r.labels["way"] == "descent"
+                         and all(r.labels[k] == v for k, v in same.items()))]  # fmt: skip
+    return pairs
+
+
+def _called(row: Row) -> str:
+    source = row.labels["source"]
+    if row.labels["part"] == "genome":
+        return source
+    return f"picture {row.labels['picture'] + 1}"
+
+
+def walls(results: Results) -> Section:
+    hung = []
+    for row in _shown(results, "wall"):
+        reading = row.readings["picture-fracture"]
+        share = parts.of_picture(row, "symmetric_share")
+        told = (
+            f"{_called(row)}, {WORDS[row.labels['way']]}: {reading.values['distinct']:.0f} "
+            f"distinct maps, {share:.0%} symmetric"
+        )
+        png = base64.b64decode(reading.tables["wall"]["png"][0])
+        hung.append(Strip(told[0].upper() + told[1:], png, [share > 0.5]))
+    return Section(
+        "Two networks, one picture",
+        "Each wall shows, large, what a network draws, and then what single neurons of it say of "
+        "every pixel, copies left out. On the left the network that evolution drew the picture "
+        "with, on the right one of the same architecture that gradient descent trained to draw the "
+        "same. A green frame: the neuron has the symmetry that the picture itself has most of "
+        "(concordance above .95). An orange frame: it does not. The mark below says whether most "
+        "neurons do. Where there are more maps than places they are taken evenly from the first "
+        "layer to the last; the pictures are the first ones, not the best.",
+        galleries=[Gallery("Feature maps", hung)] if hung else [],
+    )
+
+
+def strips(results: Results) -> Section:
+    rows = _shown(results, "strips")
+    hung = []
+    for left, right in zip(rows[::2], rows[1::2], strict=False):
+        tables = [r.readings["picture-fracture"].tables["strips"] for r in (left, right)]
+        # As many of one as of the other, so that they stand side by side.
+        for number in range(min(2, *(len(t["png"]) for t in tables))):
+            for row, table in zip((left, right), tables, strict=True):
+                told = f"{_called(row)}, {WORDS[row.labels['way']]}: weight {number + 1}"
+                hung.append(Strip(told[0].upper() + told[1:],
+                                  base64.b64decode(table["png"][number]),
+                                  [mark == "1" for mark in table["marks"][number]]))  # fmt: skip
+    return Section(
+        "One weight at a time",
+        "One weight, drawn at random, is made smaller (to the left) and larger (to the right) "
+        "until the picture has changed by a set amount, the same for all. The picture in the "
+        "middle is unchanged. A tick: still as symmetric as the unchanged one, to within .1.",
+        galleries=[Gallery("Sweeps", hung)] if hung else [],
+    )
+
+
+def measures(grid: Any, results: Results) -> Section:
+    rows = results.where(part="picture", source="evolved")
+    return Section(
+        "How whole, how fractured",
+        "Concordance: how alike a neuron's map and its mirror image are (absolute correlation, "
+        "mean over distinct maps), under the symmetry that the picture has most of. Untrained is a "
+        "network of the same architecture with random weights: what symmetry comes for free. "
+        "It depends on the basis, so it is also told after a random rotation within layers; sweeps "
+        "are how symmetric the changes are that single weights make (a half is none). Below it: "
+        "how much maps vary from pixel to pixel, and how many there are.",
+        figures=_concordances(grid, rows),
+        tables=[
+            _measure_table(grid, results, "Symmetry of neurons", SYMMETRY),
+            _measure_table(grid, results, "Number and roughness of maps", SHAPE),
+        ],
+    )
+
+
+def _concordances(grid: Any, rows: Results) -> list[Figure]:
+    pictures = rows.labels("picture")
+    if not pictures:
+        return []
+    named = {}
+    for way, word in WORDS.items():
+        found = parts.by_picture(parts.able(rows, grid, way=way),
+                                 lambda r: parts.of_picture(r, "concordance"))  # fmt: skip
+        if found:
+            named[word] = found
+    named["untrained"] = parts.by_picture(
+        rows.where(way="descent"), lambda r: parts.of_picture(r, "concordance", "untrained")
+    )
+    symmetry = parts.by_picture(rows, lambda r: parts.of_picture(r, "target_symmetry"))
+    categories = [f"picture {n + 1} (itself {symmetry.get(n, float('nan')):.2f})" for n in pictures]
+    series = [Estimates(word, [found.get(n) for n in pictures]) for word, found in named.items()]
+    return [
+        dots("Symmetry concordance of neurons, by picture", categories, series,
+             value_label="concordance", category_label="picture and its own symmetry",
+             value_range=(0.0, 1.03),
+             caption=f"Only networks that draw their picture to an error of {grid.error:g}; means "
+             "over twins.")
+    ]  # fmt: skip
+
+
+def _measure_table(
+    grid: Any, results: Results, title: str, measures: Mapping[str, str]
+) -> Table:  # fmt: skip
+    table: list[list[Any]] = []
+    sources = [("picture", "evolved", "our pictures"), ("picture", "stencils", "stencils"),
+               *(("genome", name, name) for name in grid.genomes)]  # fmt: skip
+    for part, source, called in sources:
+        for way in ("evolved", "descent", "curriculum"):
+            whole = results.where(part=part, source=source, way=way)
+            rows = parts.able(results, grid, part, source=source, way=way)
+            if not whole:
+                continue
+            made = "by making" if (source, way) == ("stencils", "evolved") else WORDS[way]
+            cells = [_told(rows, name) for name in measures]
+            count = [f"{len(rows)} of {len(whole)}"] if "error" in measures else []
+            table.append([called, made, *count, *cells])
+        rows = results.where(part=part, source=source, way="descent")
+        if rows:
+            cells = ["–" if n == "error" else _told(rows, n, "untrained") for n in measures]
+            table.append([called, "untrained", *(["–"] if "error" in measures else []), *cells])
+    return Table(
+        title,
+        ["pictures", "network", *(["draw it"] if "error" in measures else []), *measures.values()],
+        table,
+        f"Means, over pictures (of an archive's picture over twins), with 95 % intervals, of "
+        f"networks with an error of at most {grid.error:g}.",
+    )  # fmt: skip
+
+
+def _told(rows: Results, name: str, control: str | None = None) -> str:
+    def number(row: Row) -> float:
+        return parts.of_picture(row, name, control)
+
+    one = len({(r.labels["part"], r.labels["picture"]) for r in rows}) == 1
+    values = [number(r) for r in rows] if one else list(parts.by_picture(rows, number).values())
+    values = [value for value in values if np.isfinite(value)]
+    if not values:
+        return "–"
+    found = mean_interval(np.asarray(values))
+    if not np.isfinite([found.low, found.high]).all() or name == "error":
+        return f"{found.estimate:.2g}" if name == "error" else f"{found.estimate:.3g}"
+    if name in SYMMETRY:
+        return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return f"{found.estimate:.3g} [{found.low:.3g}, {found.high:.3g}]"
+
+
+def siblings(grid: Any, results: Results) -> Section:
+    rows = results.where(part="sibling")
+    ways = [way for way in WORDS if rows.where(way=way)]
+    along = []
+    for sibling in grid.siblings:
+        lines = []
+        for way in ways:
+            curves = [r.curve("error") for r in rows.where(way=way, sibling=sibling)
+                      if not r.diverged]  # fmt: skip
+            if curves:
+                middle = np.median([values for _, values in curves], axis=0)
+                some = slice(None, None, max(1, len(middle) // POINTS))
+                lines.append(Series(WORDS[way], curves[0][0][some].tolist(), middle[some].tolist()))
+        along.append(Panel(sibling, lines))
+    points = parts.sibling_points(grid, results, ways)
+    cloud = [
+        Points(WORDS[way], [p["concordance"] for p in points if p["way"] == way],
+               [2 ** p["steps"] for p in points if p["way"] == way])
+        for way in ways if any(p["way"] == way for p in points)
+    ]  # fmt: skip
+    figures = [panels("Error on a sibling picture along training", "steps", "error (median)", along,
+                      log_y=True, references=[(grid.matched, "learnt")])]  # fmt: skip
+    if cloud:
+        figures.append(
+            scatter("Steps to a sibling by concordance before", "concordance", "steps", cloud,
+                    log_y=True, caption="Runs that never get there stand at the last step.")
+        )  # fmt: skip
+    return Section(
+        "What is learnt next",
+        "All networks go on to learn a sibling of their picture: turned about its diagonal, with "
+        "its colours exchanged, or with its right half replaced by another picture's. If fracture "
+        f"costs anything, fractured networks should take longer to an error of {grid.matched:g}. "
+        "Stirred: evolution's network with a tenth of freshly drawn weights added, since where all "
+        "weights of a neuron are zero no gradient ever wakes it. From scratch: a new network.",
+        figures=figures, tables=[_sibling_table(grid, rows, ways)],
+    )  # fmt: skip
+
+
+def _sibling_table(grid: Any, rows: Results, ways: Sequence[str]) -> Table:
+    table: list[list[Any]] = []
+    for sibling in grid.siblings:
+        for way in ways:
+            chosen = rows.where(sibling=sibling, way=way)
+            found = [parts.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
+            if not found:
+                continue
+            middle = float(np.median([2**steps for steps, _ in found]))
+            reached = sum(there for _, there in found)
+            table.append([sibling, WORDS[way], round(middle), f"{reached} of {len(found)}"])
+    return Table(
+        "Steps to a sibling", ["sibling", "network", "steps (median)", "got there"], table,
+        "Those that never got there count with all steps.",
+    )  # fmt: skip
+
+
+def directed(results: Results) -> Section:
+    told = {r.labels["picture"]: r for r in results.where(part="directed")}
+    trained = parts.by_picture(
+        results.where(part="picture", source="evolved", way="descent"),
+        lambda r: parts.of_picture(r, "error"),
+    )
+    both = sorted(told.keys() & trained.keys())
+    rows = [[f"picture {n + 1}", f"{parts.last_error(told[n]):.2g}", f"{trained[n]:.2g}"]
+            for n in both]  # fmt: skip
+    return Section(
+        "Evolution that is told what to draw",
+        "The pictures were found by an evolution that looked for nothing but variety. The table "
+        "says how near evolution of the same kind comes when it is told to draw one of them, and "
+        "how near descent comes.",
+        tables=[Table("Error on the same pictures",
+                      ["picture", "evolution towards it", "descent"], rows,
+                      "Mean squared, over pixels and colours from 0 to 1.")],
+    )  # fmt: skip
+
+
+def students(grid: Any, results: Results) -> Section:
+    rows = parts.able_students(results)
+    clouds = [_student_cloud(grid, results, rows, name)
+              for name in ("concordance", "disentanglement", "selectivity") if rows]  # fmt: skip
+    table = []
+    for share in (*grid.held_out, -1.0):
+        chosen = rows.where(held_out=share)
+        seeds = chosen.labels("seed") if share >= 0 else rows.labels("seed")
+        steps = [2 ** parts.module_steps(grid, results, seed, share) for seed in seeds]
+        cells = [base.interval_text(chosen.values(*pair)) for pair in _STUDENT]
+        called = f"{share:g} held out" if share >= 0 else "from scratch"
+        table.append([called, *cells, base.interval_text(np.asarray(steps)), len(steps)])
+    untrained = [base.interval_text(rows.values(*pair, "untrained")) for pair in _STUDENT]
+    table.append(["untrained", *untrained, "", len(rows)])
+    return Section(
+        "Networks that do not draw",
+        "Students learn tasks composed of a teacher's modules, from more or fewer combinations. "
+        "Concordance: a unit answers to a module alike in any company. Disentanglement: a unit "
+        "tells of one module. Selectivity: moving one weight changes the answers where one module "
+        "is at work. Then one module is exchanged for a new one, and all students of a seed learn "
+        f"it from the same examples, until a seen score of {grid.learnt:g}.",
+        figures=clouds,
+        tables=[Table("Students", ["student", "unseen score", "concordance", "disentanglement",
+                                   "selectivity", "steps to a new module", "students"], table,
+                      "Means over seeds with 95 % intervals, of students with a seen score of at "
+                      "least .9.")],
+    )  # fmt: skip
+
+
+def _student_cloud(grid: Any, results: Results, rows: Results, name: str) -> Figure:
+    """Each student beside the others of its teacher."""
+    points: dict[float, list[tuple[float, float]]] = {share: [] for share in grid.held_out}
+    for seed in rows.labels("seed"):
+        mine = rows.where(seed=seed)
+        values = np.asarray([r.value("fracture", name) for r in mine])
+        steps = np.asarray([parts.module_steps(grid, results, seed, r.labels["held_out"])
+                            for r in mine])  # fmt: skip
+        for row, x, y in zip(mine, values - values.mean(), 2 ** (steps - steps.mean()),
+                             strict=True):  # fmt: skip
+            points[row.labels["held_out"]].append((float(x), float(y)))
+    groups = [Points(f"{share:g} held out", *zip(*pairs, strict=True))
+              for share, pairs in points.items() if pairs]  # fmt: skip
+    return scatter(
+        f"Steps to a new module by {name}", f"{name}, less the mean of its teacher's students",
+        "steps, as a multiple of that mean", groups,
+    )  # fmt: skip
+
+
+_STUDENT = (("generalization", "unseen"), ("fracture", "concordance"),
+            ("fracture", "disentanglement"), ("fracture", "selectivity"))  # fmt: skip
