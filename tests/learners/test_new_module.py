@@ -10,6 +10,7 @@ import pytest
 
 from recombine.errors import InvalidRequest
 from recombine.families import Hyperteacher
+from recombine.lab.engine import initial_state
 from recombine.learners import NewModule, Supervised, check_learner
 from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.check import stand_ins
@@ -50,8 +51,7 @@ def test_every_task_has_the_new_module():
 
 def test_it_begins_with_the_weights_it_is_given():
     given = stand_ins(NEW)
-    arrays = NEW.prepare(given).merged()
-    state = NEW.program().init(arrays, jax.random.key(9))
+    state = initial_state(NEW, NEW.prepare(given), "float32")
     found = NEW.weights(state)
     for name, weight in given["base"].items():
         np.testing.assert_array_equal(found[name], weight)

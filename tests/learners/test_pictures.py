@@ -52,7 +52,7 @@ def test_the_network_of_evolution_draws_exactly_what_its_genome_does(evolved):
     for number in range(EVOLVED.count):
         learner = PictureLearner(EVOLVED, number, "evolved")
         given = {"pictures": evolved}
-        known = learner.prepare(given).member["known"]
+        known = learner.prepare(given).first["known"]
         subject = learner.subject(learner.weights(learner.program().init({"known": known}, None)),
                                   given)  # fmt: skip
         wanted = picture(lines[number][-1], EVOLVED.size)
@@ -132,14 +132,15 @@ def test_stirring_wakes_neurons_that_no_gradient_would_reach():
     given = stand_ins(still)
     moved = []
     for learner in (still, stirred):
-        arrays = jax.tree.map(jax.numpy.asarray, learner.prepare(given).merged())
+        prepared = learner.prepare(given)
+        arrays = jax.tree.map(jax.numpy.asarray, {**prepared.merged(), **prepared.first})
         program = learner.program()
         state = program.init(arrays, jax.random.key(0))
         gradient = jax.jit(jax.grad(program.error))(state.model, arrays["stages"][-1])
         flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
         moved.append(np.mean(flat != 0))
     assert moved[0] < 0.5 and moved[1] > 0.9
-    first, second = (np.asarray(one.prepare(given).member["known"].last.weight)
+    first, second = (np.asarray(one.prepare(given).first["known"].last.weight)
                      for one in (still, stirred))  # fmt: skip
     assert 0 < np.abs(first - second).max() < 0.2
 

@@ -170,7 +170,10 @@ def compile_population(
         return _compiled[key]
 
 
-jax.tree_util.register_dataclass(Arrays, data_fields=["member", "group", "shard"], meta_fields=[])
+# What only the first state is made from never reaches a program.
+jax.tree_util.register_dataclass(
+    Arrays, data_fields=["member", "group", "shard"], meta_fields=[], drop_fields=["first"]
+)
 
 
 def to_tree(arrays: Arrays) -> Any:
@@ -188,7 +191,7 @@ def initial_state(
     learner: Learner, arrays: Arrays, precision: str, layout: Layout = ONE_DEVICE
 ) -> Any:
     """A member's state, drawn at its natural size from its own seed, then padded."""
-    merged = arrays.merged()
+    merged = {**arrays.merged(), **arrays.first}
     natural, padded = learner.natural(precision), learner.program(precision)
     state = jax.device_get(_init(natural, layout, merged, stream(learner.init_seed, "init")))
     if natural == padded:

@@ -20,12 +20,15 @@ class Arrays:
     """What a learner's program is given, by scope: how widely each array is shared.
 
     `shard` arrays are held once (a dataset), `group` arrays once per upstream model, `member`
-    arrays once per cell (keys, learning rate, support table).
+    arrays once per cell (keys, learning rate, support table). `first` is what only the first state
+    is made from (weights to go on with): members that have it and members that have not train
+    together, and no step sees it.
     """
 
     member: Any = field(default_factory=dict)
     group: Any = field(default_factory=dict)
     shard: Any = field(default_factory=dict)
+    first: Any = field(default_factory=dict)
 
     def merged(self) -> dict[str, Any]:
         return {**self.shard, **self.group, **self.member}

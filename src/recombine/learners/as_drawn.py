@@ -11,8 +11,8 @@ import jax
 
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
-from recombine.learners._tasks import draw_content
-from recombine.learners.supervised import Supervised, SupervisedProgram
+from recombine.learners._tasks import TaskLearner, draw_content
+from recombine.learners.supervised import Supervised
 
 
 class Drawn(NamedTuple):
@@ -25,11 +25,11 @@ class Drawn(NamedTuple):
 class AsDrawnProgram(Program):
     """Draws the network; its steps do nothing."""
 
-    program: SupervisedProgram
+    program: Program
 
     def init(self, arrays: dict[str, Any], key: Any) -> Drawn:
-        content = {name: arrays[name] for name in ("family", "encoding")}
-        return Drawn(_first(self.program, content, key))
+        given = {name: array for name, array in arrays.items() if name != "log"}
+        return Drawn(_first(self.program, given, key))
 
     def step(self, arrays: dict[str, Any], state: Drawn, t: Any) -> tuple[Drawn, dict[str, Any]]:
         return state, {"loss": 0.0}
@@ -40,7 +40,7 @@ class AsDrawnProgram(Program):
 
 @dataclass(frozen=True)
 class AsDrawn(Learner):
-    """What a supervised learner starts from, as a cell of its own that compiles no training.
+    """What a learner of one network starts from, as a cell of its own that compiles no training.
 
     The same as training at a rate of zero. Of a constructed model it is the written network; of
     any other, what random weights can do. Its untrained twin is itself.
@@ -48,7 +48,7 @@ class AsDrawn(Learner):
 
     host_driven: ClassVar[bool] = True
 
-    learner: Supervised = field(default_factory=Supervised)
+    learner: Learner = field(default_factory=Supervised)
 
     @property
     def steps(self) -> int:
@@ -74,6 +74,8 @@ class AsDrawn(Learner):
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         learner = self.learner
+        if not isinstance(learner, TaskLearner):
+            return learner.prepare(given)
         content, code = draw_content(
             learner.family, learner.encoding, learner.seeds.content, learner.seeds.encoding
         )
@@ -87,5 +89,5 @@ class AsDrawn(Learner):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _first(program: SupervisedProgram, content: dict[str, Any], key: Any) -> Any:
-    return program.init(content, key).model
+def _first(program: Program, content: dict[str, Any], key: Any) -> Any:
+    return program.init(content, key).model  # pyright: ignore[reportAttributeAccessIssue]

@@ -179,7 +179,8 @@ def _check_padding(learner: Learner, given: Mapping[str, Tensors]) -> None:
     small = _run(natural, arrays, initial_state(natural, arrays, PRECISION), STEPS)
     padded = learner.prepare(given)
     large = _run(learner, padded, initial_state(learner, padded, PRECISION), STEPS)
-    shapes = jax.eval_shape(learner.natural(PRECISION).init, arrays.merged(), jax.random.key(0))
+    first = {**arrays.merged(), **arrays.first}
+    shapes = jax.eval_shape(learner.natural(PRECISION).init, first, jax.random.key(0))
     fits = jax.tree.map(lambda leaf, shape: leaf.shape == shape.shape, small.state, shapes)
     require(all(jax.tree.leaves(fits)), "the unpadded state must have its natural size")
     for what, one, two in (
@@ -313,8 +314,8 @@ def _check_weights(learner: Learner, state: Any, given: Mapping[str, Tensors]) -
         require(same(subject.weights(), weights), "a subject must show the weights it was given")
 
 
-def _scopes(arrays: Arrays) -> tuple[Any, Any, Any]:
-    return arrays.member, arrays.group, arrays.shard
+def _scopes(arrays: Arrays) -> tuple[Any, Any, Any, Any]:
+    return arrays.member, arrays.group, arrays.shard, arrays.first
 
 
 def _on_device(tree: Any) -> Any:

@@ -223,7 +223,7 @@ class MaskLearner(Learner):
                 f"{type(trained).__name__} has no parts that masks could be learnt for: its "
                 "program would have to be a recombine.learners.parts.Parts"
             )
-        return program.under_masks()
+        return program
 
     @property
     def parts(self) -> int:

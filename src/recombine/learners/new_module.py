@@ -66,9 +66,8 @@ class NewModule(Supervised):
         program, natural = self.program(), self.natural()
         model = unnamed(given["base"], model_shapes(natural)) if given else None
         member = {**plain, "family": self._exchanged(program), **self._tables(plain)}
-        if model is not None:
-            member["known"] = pad_to(model, model_shapes(program))
-        return Arrays(member=member)
+        known = {} if model is None else {"known": pad_to(model, model_shapes(program))}
+        return Arrays(member=member, first=known)
 
     def _exchanged(self, program: SupervisedProgram) -> Any:
         """The family's content with one module drawn anew."""

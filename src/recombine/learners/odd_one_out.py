@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
@@ -20,7 +20,6 @@ from recombine.families.odd_one_out import (
     OddFamily,
 )
 from recombine.instruments.subject import Subject
-from recombine.lab.identity import node_id
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
 from recombine.learners._odd import LOOKED_AT, OddLearner, accuracy, surprise
 from recombine.learners._odd import OddSubject as OddSubject
@@ -102,9 +101,6 @@ class OddOneOutProgram(Program, Parts):
         found = jax.lax.map(lambda pair: look(*pair), (asked, numbers)).reshape(-1, rounds)
         return dict(zip(sets, jnp.mean(found, axis=1), strict=True))
 
-    def under_masks(self) -> OddOneOutProgram:
-        return replace(self, pretrained=False)
-
     @property
     def parts(self) -> int:
         return 2
@@ -166,22 +162,24 @@ class OddOneOut(OddLearner):
     def upstream(self) -> dict[str, Learner]:
         return {} if self.pretraining is None else {"pretraining": self.pretraining}
 
-    def group(self) -> str:
-        """Members that start from the same network share it on the device."""
-        return "" if self.pretraining is None else node_id(self.pretraining)
-
     def program(self, precision: str = "float32") -> OddOneOutProgram:
+        return self._program(precision, pretrained=False)
+
+    def natural(self, precision: str = "float32") -> OddOneOutProgram:
+        """It begins otherwise if pretrained, and then goes on alike."""
+        return self._program(precision, pretrained=self.pretraining is not None)
+
+    def _program(self, precision: str, pretrained: bool) -> OddOneOutProgram:
         return OddOneOutProgram(
-            self.family, self.model, self.batch, self.evaluation_problems, precision,
-            pretrained=self.pretraining is not None,
-        )  # fmt: skip
+            self.family, self.model, self.batch, self.evaluation_problems, precision, pretrained
+        )
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         member = self.member_arrays()
         if self.pretraining is None or not given:  # given nothing, problems can still be drawn
             return Arrays(member=member)
         body = self.pretraining.body(given["pretraining"])
-        return Arrays(member=member, group={"pretraining": body})
+        return Arrays(member=member, first={"pretraining": body})
 
     def weights(self, state: Any) -> Tensors:
         return named(state.model)

@@ -16,10 +16,6 @@ class Parts(abc.ABC):
     can do that part where all others are in order.
     """
 
-    def under_masks(self) -> Any:
-        """The program as masks need it: what only training needs is set alike, to be shared."""
-        return self
-
     @property
     @abc.abstractmethod
     def parts(self) -> int:

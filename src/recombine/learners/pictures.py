@@ -140,9 +140,6 @@ class PictureLearner(Learner):
     def materials(self) -> dict[str, Material]:
         return {"pictures": self.pictures}
 
-    def shard(self) -> str:
-        return "given" if self.begin is not None or self.still else "drawn"
-
     def program(self, precision: str = "float32") -> PictureProgram:
         return PictureProgram(self.pictures.architecture, self.pictures.size)
 
@@ -157,14 +154,15 @@ class PictureLearner(Learner):
             "rate": np.float32(0.0 if self.still else self.learning_rate),
             "steps": np.int32(self.steps),
         }
+        first: dict[str, Any] = {}
         if self.begin is not None:
             known = unnamed(given["begin"], self.program().shapes())
-            member["known"] = self._stirred(known) if self.stir else known
+            first["known"] = self._stirred(known) if self.stir else known
         elif self.still:
             matrices = [pictures[f"matrix{n}"][self.number] for n in range(len(self._shapes()))]
             drawn = LayeredCPPN.of(Architecture.parse(self.pictures.architecture), matrices)
-            member["known"] = jax.tree.map(np.asarray, drawn)
-        return Arrays(member=member)
+            first["known"] = jax.tree.map(np.asarray, drawn)
+        return Arrays(member=member, first=first)
 
     def _stirred(self, known: LayeredCPPN) -> LayeredCPPN:
         key = key_at(stream(self.seed, "stir"), 0)

@@ -83,14 +83,17 @@ class SubnetworksStudy(Study):
         "Units instead of weights: masks lie over single weights, so what a rotation of the basis "
         "would show is not seen.",
         "Parts that masks cannot find with this one setting.",
+        "All published tasks at once: `standard` has one of pictures and one of sentences; "
+        "`--set tasks=...` takes the others (each compiles three programs more).",
     )
     presets: ClassVar = {
         "smoke": Grid(field_width=16, steps=20, batch=16, mask_steps=20, modules=6, active=2,
                       masked_modules=1, training="smoke", seeds=2, batches=1),
         "quick": Grid(),
         "standard": Grid(
-            tasks=tuple(FAMILIES), field_width=256, picture_width=32, word_width=64, steps=4_000,
-            batch=128, rate=1e-3, pretraining=4_000, dose=(1 / 16, 1 / 4, 1.0),
+            tasks=("fields", "inside-contact", "verb, singular"), field_width=256,
+            picture_width=16, word_width=64, steps=4_000, batch=64, rate=1e-3,
+            pretraining=4_000, dose=(1 / 16, 1 / 4, 1.0),
             controls=("planted", "mixed", "untrained"), mask_steps=1_000,
             width=(64, 128, 256), masked_modules=4, training="standard", mask_seeds=2,
         ),
@@ -177,13 +180,11 @@ def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
         pretraining = Pretraining(
             family, model, seeds, steps, grid.batch, grid.rate, evaluation_every=steps
         )
-    # Untrained is training at a rate of zero.
-    still = condition == "untrained"
-    return OddOneOut(
-        family, model, seeds, 10 if still else grid.steps, grid.batch,
-        0.0 if still else grid.rate, evaluation_every=10 if still else max(10, grid.steps // 4),
-        pretraining=pretraining,
+    network = OddOneOut(
+        family, model, seeds, grid.steps, grid.batch, grid.rate,
+        evaluation_every=max(10, grid.steps // 4), pretraining=pretraining,
     )  # fmt: skip
+    return AsDrawn(network) if condition == "untrained" else network
 
 
 def masks(grid: Grid, network: Learner, labels: dict, count: int) -> list[Cell]:
