@@ -38,6 +38,15 @@ def test_only_one_module_is_new():
     np.testing.assert_array_equal(before["omega"], after["omega"])
 
 
+def test_a_readout_with_as_many_rows_as_modules_is_not_touched():
+    family = Hyperteacher(modules=16, active=2)  # as many modules as hidden units
+    base = replace(BASE, family=family)
+    new = NewModule.after(base, module=2)
+    before, after = (one.prepare(stand_ins(one)).merged()["family"] for one in (base, new))
+    np.testing.assert_array_equal(before["omega"], after["omega"])
+    assert (np.asarray(before["theta0"]) != np.asarray(after["theta0"])).any(axis=(1, 2)).sum() == 1
+
+
 def test_every_task_has_the_new_module():
     arrays = jax.tree.map(np.asarray, NEW.prepare(stand_ins(NEW)).merged())
     program = NEW.program()

@@ -10,9 +10,16 @@ from recombine.instruments import Reading
 from recombine.lab.judge import judge
 from recombine.lab.study import Results, Row
 from recombine.learners.masks import MaskLearner
-from recombine.studies.subnetworks import FAMILIES, Grid, SubnetworksStudy, conditions, odd_network
+from recombine.studies.subnetworks import (
+    CONTROLS,
+    FAMILIES,
+    Grid,
+    SubnetworksStudy,
+    conditions,
+    odd_network,
+)
 
-GRID = Grid(pretraining=100, dose=(1 / 16, 1 / 4, 1.0), controls=("planted", "mixed", "untrained"),
+GRID = Grid(pretraining=100, dose=(1 / 16, 1 / 4, 1.0), controls=CONTROLS,
             width=(32, 64))  # fmt: skip
 
 
@@ -47,7 +54,8 @@ def rows(by_condition: dict[str, float], **more: float) -> Results:
     return Results(found)
 
 
-PARTED = {"planted": -0.7, "mixed": -0.1, "untrained": 0.0, "scratch": -0.2, "dose 0.0625": -0.25,
+PARTED = {"planted": -0.7, "mixed": -0.1, "untrained": 0.0, "scratch": -0.2, "decayed": -0.3,
+          "dose 0.0625": -0.25,
           "dose 0.25": -0.35, "dose 1": -0.5}  # fmt: skip
 
 

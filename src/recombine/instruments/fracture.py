@@ -37,8 +37,9 @@ class Fracture(Instrument):
 
     A grid of tasks by inputs is shown to the network. `concordance`: how alike a unit answers to a
     module in two companies that share nothing else (correlation over tasks and inputs, beyond that
-    of tasks that share no module; 1 is whole, 0 fractured). `disentanglement`: whether a unit tells
-    of one module only, `completeness`: whether a module is told by few units (1 minus normalised
+    of tasks that share no module; 0 is fractured, and what one unit a module scores on the same
+    tasks, well below 1, is under `planted`). `disentanglement`: whether a unit tells of one module
+    only, `completeness`: whether a module is told by few units (1 minus normalised
     entropies of squared correlations). `selectivity`: single weights are moved until the answers
     change by a set amount; the share of that change, over tasks, that one module explains. Values
     are means over the layer named, hidden layers by default. Controls: the untrained twin, modules

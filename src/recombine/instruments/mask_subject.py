@@ -53,28 +53,29 @@ class MaskSubject(Subject):
 
     def scores(self, keep: Keep, batches: int) -> tuple[float, float]:
         """(own part, others) of the network with only these weights, mean over batches."""
-        found = [
-            jax.device_get(_scores(self.program, self.arrays, _floats(keep), n))
-            for n in range(batches)
-        ]
-        own, other = np.mean(np.asarray(found), axis=0)
+        own, other = jax.device_get(_scores(self.program, batches, self.arrays, _floats(keep)))
         return float(own), float(other)
 
     def learnt(self, keep: Keep, batches: int) -> float:
         """The same on items like those the mask was learnt from."""
-        found = [_learnt(self.program, self.arrays, _floats(keep), n) for n in range(batches)]
-        return float(np.mean(jax.device_get(found)))
+        return float(_learnt(self.program, batches, self.arrays, _floats(keep)))
 
 
 def _floats(keep: Keep) -> dict[str, np.ndarray]:
     return {path: mask.astype(np.float32) for path, mask in keep.items()}
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _scores(program: MasksProgram, arrays: Any, keep: Any, number: Any) -> Any:
-    return program.scores(arrays, keep, number + 1)  # 0 is looked at along training
+def _over_batches(function: Any, batches: int) -> Any:
+    """The mean over batches of fresh items; batch 0 is looked at along training."""
+    found = jax.lax.map(function, jnp.arange(1, batches + 1))
+    return jax.tree.map(lambda scores: jnp.mean(scores), found)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _learnt(program: MasksProgram, arrays: Any, keep: Any, number: Any) -> Any:
-    return program.learnt(arrays, keep, number + 1)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _scores(program: MasksProgram, batches: int, arrays: Any, keep: Any) -> Any:
+    return _over_batches(lambda number: program.scores(arrays, keep, number), batches)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _learnt(program: MasksProgram, batches: int, arrays: Any, keep: Any) -> Any:
+    return _over_batches(lambda number: program.learnt(arrays, keep, number), batches)

@@ -38,7 +38,7 @@ class Subnetworks(Instrument):
     controls: ClassVar[tuple[str, ...]] = ("untrained", "random", "complement", "planted")
 
     batches: int = 8
-    draws: int = 3  # of random masks
+    draws: int = 6  # of random masks
     overlaps: bool = True  # whether the mask of another part is learnt too, and compared
 
     def cells(self, learner: Learner) -> dict[str, Learner]:

@@ -49,7 +49,7 @@ def accuracy(
 
 @dataclass(frozen=True)
 class OddLearner(Learner):
-    """The fields and lengths of learners of items: Adam at a constant rate, without decay."""
+    """The fields and lengths of learners of items: AdamW at a constant rate."""
 
     family: OddFamily = field(default_factory=FieldsOdd)
     model: ItemModel = field(default_factory=ItemMLP)
@@ -59,6 +59,7 @@ class OddLearner(Learner):
     learning_rate: float = 1e-3
     evaluation_every: int = 500
     evaluation_problems: int = 1_024
+    decay: float = 0.0
 
     @property
     def steps(self) -> int:
@@ -104,7 +105,7 @@ class OddLearner(Learner):
             "train": stream(self.seeds.train, "train"),
             "evaluation": stream(self.seeds.evaluation, "evaluation"),
             "rate": np.float32(self.learning_rate),
-            "decay": np.float32(0),
+            "decay": np.float32(self.decay),
             "steps": np.int32(self.steps),
         }
 

@@ -53,8 +53,12 @@ class Masking:
     def __post_init__(self):
         if self.method not in METHODS:
             raise unknown("method", self.method, METHODS)
-        if not 0 < self.density < 1:
-            raise InvalidRequest(f"density={self.density}: expected a share between 0 and 1")
+        for name, least in (("penalty", 0.0), ("sharpest", 1.0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not least <= value < 1e9:
+                raise InvalidRequest(f"{name}={value!r}: expected a number of at least {least:g}")
+        if not isinstance(self.density, int | float) or not 0 < self.density < 1:
+            raise InvalidRequest(f"density={self.density!r}: expected a share between 0 and 1")
 
     def paths(self, model: Any) -> list[str]:
         """The matrices that are masked, or an error that lists those there are."""
@@ -231,6 +235,11 @@ class MaskLearner(Learner):
 
     def check(self) -> None:
         self.base.check()
+        if self.mask_steps < 1 or self.evaluation_every < 1 or not 0 <= self.learning_rate < 1e6:
+            raise InvalidRequest(
+                f"mask_steps={self.mask_steps}, evaluation_every={self.evaluation_every} and "
+                f"learning_rate={self.learning_rate}: expected at least 1, 1 and 0"
+            )
         if not 0 <= self.part < self.parts:
             raise InvalidRequest(f"part={self.part}: expected 0 to {self.parts - 1}")
         self.masking.paths(self.parted().shapes()[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,12 +75,23 @@ class NewModule(Supervised):
             draw_content(self.family, self.encoding, seed, self.seeds.encoding)[0]
             for seed in (self.seeds.content, self.fresh + self.seeds.content)
         )
+        one_more = self._one_more()
         content = {}
         for name, leaf in old.items():
             content[name] = leaf = np.array(leaf)
-            if leaf.ndim and leaf.shape[0] == self.family.modules:
+            # What grows with the number of modules belongs to them; a readout may happen to have
+            # as many rows.
+            if leaf.shape != one_more[name].shape:
                 leaf[self.module] = new[name][self.module]
         return pad_to(content, content_shapes(program.family, self.encoding)[0])
+
+    def _one_more(self) -> Any:
+        """Shapes of the content of the same family with one module more."""
+        modules, levels = self.family.modules + 1, getattr(self.family, "levels", ())
+        changes: dict[str, Any] = {"modules": modules}
+        if levels:
+            changes["levels"] = (levels[0] + 1, *levels[1:])
+        return content_shapes(replace(self.family, **changes), self.encoding)[0]
 
     def _tables(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Seen and unseen combinations that have the module."""

@@ -199,7 +199,7 @@ class PlantedOdd(OddLearner):
         return self.program().shapes()[0]
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
-        return Arrays(member={**self.member_arrays(), "decay": np.float32(self.decay)})
+        return Arrays(member=self.member_arrays())
 
     def weights(self, state: Any) -> Tensors:
         network = joined(state.model)

@@ -50,7 +50,7 @@ class SequenceModel:
     808064
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # of the weights: switches and what they switch are among them
 
     shape: Literal["decoder", "encoder-decoder"] = "decoder"
     depth: int = 4

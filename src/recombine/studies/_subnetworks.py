@@ -18,7 +18,8 @@ MODULES, PLANTED = "modules", "planted"
 LEARNT = 0.9  # of the part's own items, under its mask
 WHOLE = 0.98  # of test items, by the network without any mask
 NAMES = {"planted": "planted halves", "mixed": "planted, rotated weights",
-         "untrained": "never trained", "scratch": "from scratch"}  # fmt: skip
+         "untrained": "never trained", "scratch": "from scratch",
+         "decayed": "from scratch, with decay"}  # fmt: skip
 Number = Callable[[Row], float]
 
 
@@ -38,17 +39,15 @@ def ablation(row: Row) -> float:
     return row.value("subnetworks", "ablation")
 
 
-def below(bound: float) -> Number:
-    return lambda row: float(ablation(row) < bound)
+def beyond_random(row: Row) -> float:
+    """Beside as many weights at random. As many that the mask does *not* keep are no fair measure:
+    they spare what the part needs, so that any mask looks selective beside them."""
+    return ablation(row) - row.value("subnetworks", "ablation", "random")
 
 
-def beyond_complement(row: Row) -> float:
-    return ablation(row) - row.value("subnetworks", "ablation", "complement")
-
-
-def raw_beyond_complement(row: Row) -> float:
+def raw_beyond_random(row: Row) -> float:
     """The same for scores without a floor."""
-    other = row.value("subnetworks", "ablation_raw", "complement")
+    other = row.value("subnetworks", "ablation_raw", "random")
     return row.value("subnetworks", "ablation_raw") - other
 
 
@@ -63,14 +62,16 @@ def usable(results: Results, condition: str, task: str, **labels: Any) -> tuple[
 
     Networks that were never trained know nothing: of them only the masks must have learnt. Of
     students no more is asked than that they know their task: masks learn single modules from few
-    combinations, and their score is R².
+    combinations, and their score is R². Masks over a planted network must find its parts, so none
+    of them is left out for not having learnt.
     """
     rows = [row for row in results.where(condition=condition, task=task, **labels)
             if not row.diverged and "subnetworks" in row.readings]  # fmt: skip
     able = [row for row in rows if condition == "untrained" or knows(row)]
     learnt = [
         row for row in able
-        if task == MODULES or row.value("subnetworks", "learnt") >= LEARNT
+        if task == MODULES or condition == PLANTED
+        or row.value("subnetworks", "learnt") >= LEARNT
     ]  # fmt: skip
     words = []
     if len(able) < len(rows):
@@ -86,6 +87,30 @@ def by_seed(rows: Sequence[Row], number: Number) -> dict[int, float]:
     for row in rows:
         found.setdefault(row.labels["seed"], []).append(number(row))
     return {seed: float(np.mean(values)) for seed, values in found.items()}
+
+
+def by_rule(rows: Sequence[Row], number: Number) -> dict[int, list[float]]:
+    """For each network its rules, each the mean over mask seeds."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for row in rows:
+        found.setdefault((row.labels["seed"], row.labels["rule"]), []).append(number(row))
+    by_network: dict[int, list[float]] = {}
+    for (seed, _), values in found.items():
+        by_network.setdefault(seed, []).append(float(np.mean(values)))
+    return by_network
+
+
+def over_rules(
+    condition: str, task: str, combine: Callable[[list[float]], float], number: Number = ablation
+) -> Callable[[Results], Evidence]:
+    """One number for each network, from those of its rules: the worse one, or a share."""
+
+    def measure(results: Results) -> Evidence:
+        rows, note = usable(results, condition, task)
+        values = [combine(rules) for rules in by_rule(rows, number).values()]
+        return Evidence.of_values(base.require(np.asarray(values), f"Networks. {note}"), note)
+
+    return measure
 
 
 def mean(condition: str, task: str, number: Number, **labels: Any) -> Callable[[Results], Evidence]:
@@ -158,7 +183,7 @@ def sections(grid: Any, results: Results) -> list[Section]:
         found.append(Section(
             "Modules of a teacher",
             "R² on unseen combinations with the module minus that on those without, when the "
-            "module's mask is taken out, less the same for as many other weights.",
+            "module's mask is taken out, less the same for as many weights at random.",
             figures=[_widths(grid, results)], tables=[_scores(results, [MODULES])],
         ))  # fmt: skip
     lie = "Shares of each layer's weights that masks keep; how far those of two parts overlap."
@@ -169,7 +194,7 @@ def sections(grid: Any, results: Results) -> list[Section]:
 
 def _conditions(results: Results, task: str) -> list[str]:
     there = results.where(task=task).labels("condition")
-    order = ["planted", "mixed", "untrained", "scratch"]
+    order = ["planted", "mixed", "untrained", "scratch", "decayed"]
     doses = sorted((c for c in there if c.startswith("dose")), key=dose_of)
     return [c for c in order if c in there] + doses
 
@@ -206,7 +231,7 @@ def _widths(grid: Any, results: Results) -> Figure:
     for condition in ("scratch", "untrained"):
         columns = [
             _estimate(list(by_seed(
-                usable(results, condition, MODULES, width=width)[0], raw_beyond_complement
+                usable(results, condition, MODULES, width=width)[0], raw_beyond_random
             ).values()))
             for width in grid.width
         ]  # fmt: skip
@@ -214,7 +239,7 @@ def _widths(grid: Any, results: Results) -> Figure:
         lines.append(Series(told(condition), list(grid.width), y, low, high))
     return curves(
         "Ablation of a module's mask, by width", "width of the student",
-        "R² with the module minus without, beyond other weights", lines, log_x=True,
+        "R² with the module minus without, beyond random weights", lines, log_x=True,
     )  # fmt: skip
 
 

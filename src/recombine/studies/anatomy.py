@@ -16,13 +16,14 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
+from recombine.errors import InvalidRequest
 from recombine.instruments.decodability import Decodability, last_hidden
 from recombine.instruments.erasure import Erasure
 from recombine.instruments.fracture import Fracture
 from recombine.instruments.generalization import Generalization
 from recombine.instruments.subnetworks import Subnetworks
-from recombine.lab.intervals import p_value_against
-from recombine.lab.statistics import holm, partial_correlation
+from recombine.lab.intervals import Interval, p_value_against
+from recombine.lab.statistics import holm, within_group_correlation
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.learners.masks import MaskLearner
 from recombine.report.document import Section, Table
@@ -66,8 +67,8 @@ class Anatomy(Study):
     )
     cost = "quick: 2 min on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
     not_shown = (
-        "Causes: networks differ in seed, held-out share and weight decay, and all of these are "
-        "given in the correlations; what is left still only goes together.",
+        "Causes: networks of one teacher are compared, and what its shape, held-out share and "
+        "weight decay explain is taken out; what is left still only goes together.",
         "Other families and models: these are MLPs that learn from hyperteachers.",
     )
     presets: ClassVar = {
@@ -89,7 +90,7 @@ class Anatomy(Study):
         )  # fmt: skip
         found = []
         for shape in grid.shape:
-            width, depth = (int(n) for n in shape.split("x"))
+            width, depth = sizes_of(shape)
             for share in grid.held_out:
                 for decay in grid.decay:
                     for seed in range(grid.seeds):
@@ -106,13 +107,13 @@ class Anatomy(Study):
         return [
             Claim("floor: enough alike",
                   f"Of every shape at least {grid.networks} networks have seen scores within "
-                  f"{grid.window:g} of each other",
-                  enough(grid), unit="shapes", at_least=1.0),
+                  f"{grid.window:g} of each other (the fewest, as a share of these)",
+                  enough(grid), unit="networks", at_least=1.0),
             *(
                 Claim(f"{measure} goes with generalization",
                       f"Among these, {SAID[measure]} correlates with the score on unseen "
-                      "combinations (ranks), given shape, seen score, held-out share and weight "
-                      "decay",
+                      "combinations (ranks), among students of one teacher, given shape, seen "
+                      "score, held-out share and weight decay",
                       together(grid, measure, GENERALIZATION), above=0.0)
                 for measure in SAID
             ),
@@ -126,7 +127,10 @@ class Anatomy(Study):
         rows = [row for shape in grid.shape for row in alike(results, grid, shape)]
         if len(rows) < FEWEST:
             return [Section("Nothing to show yet", f"{len(rows)} networks have like seen scores.")]
-        table, maps = every_pair(grid, results)
+        try:
+            table, maps = every_pair(grid, results)
+        except NotTested as why:
+            return [Section("Nothing to show yet", str(why))]
         points = [
             Points(f"held-out {share:g}", *columns_of(results, grid, "decodability", share))
             for share in grid.held_out
@@ -142,13 +146,22 @@ class Anatomy(Study):
         )  # fmt: skip
         return [
             Section("Everything against everything",
-                    "Rank correlations over networks of like seen score, given shape, seen score, "
-                    "held-out share and weight decay. All measures point the same way: more is "
-                    "what has been said to be good. " + words(), figures=[maps], tables=[table]),
+                    "Rank correlations over networks of like seen score, among students of one "
+                    "teacher, given shape, seen score, held-out share and weight decay. All "
+                    "measures point the same way: more is what has been said to be good. "
+                    + words(), figures=[maps], tables=[table]),
             Section("The networks", "", figures=[
                 scatter("Unseen score by decodability", "decodability", "unseen R²", points)],
                 tables=[counts]),
         ]  # fmt: skip
+
+
+def sizes_of(shape: str) -> tuple[int, int]:
+    """(width, depth) of a shape such as 64x2."""
+    parts = str(shape).split("x")
+    if len(parts) != 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise InvalidRequest(f"shape={shape}: expected width x depth, such as 64x2")
+    return int(parts[0]), int(parts[1])
 
 
 def masks(grid: Grid, network: Cell) -> list[Cell]:
@@ -173,7 +186,7 @@ def _modularity(row: Row, results: Results) -> float:
         part="mask", **{k: row.labels[k] for k in ("shape", "held_out", "decay", "seed")}
     )
     found = [
-        mask.value("subnetworks", "ablation_raw", "complement")
+        mask.value("subnetworks", "ablation_raw", "random")
         - mask.value("subnetworks", "ablation_raw")
         for mask in mine
         if "subnetworks" in mask.readings
@@ -233,7 +246,12 @@ def enough(grid: Grid) -> Callable[[Results], Evidence]:
         )
         if len(found) < 2:
             raise NotTested(f"One shape alone ({note}).")
-        return Evidence.of_values(found, note)
+        # A count, not an estimate: it has no interval.
+        least = min(found)
+        count = int(sum(found) * grid.networks)
+        return Evidence.of_interval(
+            lambda level: Interval(least, least, least, count, "count", level), note
+        )
 
     return measure
 
@@ -247,12 +265,15 @@ def gathered(
     whole = np.isfinite(x) & np.isfinite(y)
     rows = [row for row, keep in zip(rows, whole, strict=True) if keep]
     if len(rows) < FEWEST:
-        raise NotTested(f"{len(rows)} networks have like seen scores; {FEWEST} are needed.")
-    given = [[base.seen(row)] for row in rows]
-    for label in ("shape", "held_out", "decay"):
-        values = sorted({row.labels[label] for row in rows})
-        for line, row in zip(given, rows, strict=True):
-            line += [float(row.labels[label] == value) for value in values[1:]]
+        raise NotTested(
+            f"{len(rows)} networks have like seen scores and both readings; {FEWEST} are needed."
+        )
+    settings = [tuple(row.labels[k] for k in ("shape", "held_out", "decay")) for row in rows]
+    known = sorted(set(settings))
+    given = [
+        [base.seen(row), *(float(own == one) for one in known[1:])]
+        for row, own in zip(rows, settings, strict=True)
+    ]
     # Ranks: a score that an ablation ruins can fall far below zero.
     x, y = (stats.rankdata(values[whole]) for values in (x, y))
     return x, y, np.asarray(given), [row.labels["seed"] for row in rows]
@@ -262,7 +283,9 @@ def together(grid: Grid, first: str, second: str) -> Callable[[Results], Evidenc
     def measure(results: Results) -> Evidence:
         x, y, given, seeds = gathered(grid, results, first, second)
         return Evidence.of_interval(
-            lambda level: partial_correlation(x, y, given, cluster=seeds, level=level),
+            lambda level: within_group_correlation(
+                x, y, seeds, given=given, cluster=seeds, level=level
+            ),
             f"{len(x)} networks.",
         )
 
@@ -274,7 +297,7 @@ def every_pair(grid: Grid, results: Results):
     pairs, found = list(combinations(MEASURES, 2)), []
     for first, second in pairs:
         x, y, given, seeds = gathered(grid, results, first, second)
-        found.append(partial_correlation(x, y, given, cluster=seeds))
+        found.append(within_group_correlation(x, y, seeds, given=given, cluster=seeds))
     adjusted = holm([p_value_against(interval, 0.0) for interval in found])
     table = Table(
         "All pairs", ["", "", "partial correlation", "95 % interval", "p, adjusted (Holm)"],

@@ -98,6 +98,7 @@ class FractureStudy(Study):
         "Large networks: these draw one picture from coordinates, or learn one teacher.",
         "What fracture causes: networks differ in it by the way they were made, and in more.",
         "That any one number is fracture: each measure is of one symptom, and of one basis.",
+        "Many evolutions: the pictures of a run come from one, and some share early ancestors.",
     )
     presets: ClassVar = {
         "smoke": Grid(
