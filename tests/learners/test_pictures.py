@@ -197,7 +197,6 @@ def test_a_genome_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
         (lambda: PictureApproach(SMALL, evaluations=10), "10 evaluations"),
         (lambda: DirectedPicture(SMALL, 7).check(), "number=7"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_what_could(make, words):
     with pytest.raises(InvalidRequest, match=words):
