@@ -23,4 +23,5 @@ REGISTRY = {
     "subnetworks": "recombine.studies.subnetworks:SubnetworksStudy",
     "anatomy": "recombine.studies.anatomy:Anatomy",
     "fracture": "recombine.studies.fracture:FractureStudy",
+    "binding": "recombine.studies.binding:BindingStudy",
 }

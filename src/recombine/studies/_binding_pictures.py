@@ -1,0 +1,114 @@
+"""The pictures in the report of the study of binding: scenes, and the masks of objects."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from recombine.families.glyphs import COLOURS, SHAPES
+from recombine.families.objects import SEARCHES
+from recombine.lab.study import Row
+from recombine.png import png, to_bytes
+from recombine.report.document import Gallery, Section, Strip
+from recombine.studies._binding import NAMES
+
+# Of parts and objects; the first is the background's where there is one.
+PAINTS = np.array([(0.12, 0.12, 0.14), (0.90, 0.62, 0.0), (0.34, 0.71, 0.91), (0.0, 0.62, 0.45),
+                   (0.95, 0.9, 0.35), (0.8, 0.47, 0.65), (0.84, 0.37, 0.0)])  # fmt: skip
+LARGER = 3  # times, so that lines between pictures are thin
+
+
+def questions(grid: Any, tasks: Sequence[str]) -> Section:
+    strips = [strip for task in tasks for strip in scenes(grid, task)]
+    return Section(
+        "What is asked",
+        "Scenes as the networks see them, with the right answer below each. In a swap both "
+        "pictures hold the same colours and the same shapes, so that only which is on which "
+        "tells them apart. Search by colour needs one feature; in search for a conjunction all "
+        "others share one of the target's two features.",
+        galleries=[Gallery("Scenes", strips)],
+    )
+
+
+def scenes(grid: Any, task: str) -> list[Strip]:
+    """Pictures with a yes and pictures with a no, of every kind a task has."""
+    import jax
+    import jax.numpy as jnp
+
+    from recombine.studies.binding import family_of
+
+    family = family_of(grid, task, min(grid.held_out))
+    trained = jnp.asarray(family.trained(0))
+    sizes = {"swap": 2, "report": max(grid.objects), "search": max(grid.set_size)}
+    found = []
+    for kind in range(len(SEARCHES)) if task == "search" else (None,):
+        size = jnp.asarray([sizes[task]])
+        asked = jax.jit(lambda key, kind=kind, size=size: family.draw(
+            task, trained, key, 4, sizes=size, kind=kind
+        ))(jax.random.key(1))  # fmt: skip
+        if task == "report":
+            shown = [np.asarray(part)[:2] for part in asked.scene]
+            told = [", ".join(named(*pair) for *pair, real in zip(*one, strict=True) if real)
+                    for one in zip(*shown, strict=True)]  # fmt: skip
+            found.append(Strip(f"Report: {' | '.join(told)}", beside(asked.images[:2]), [True] * 2))
+            continue
+        # The first half of the items has a yes; in a swap the other half asks the same again.
+        chosen = [0, 2]
+        question = np.asarray(asked.question)[chosen]
+        cut = family.colours
+        words = [f"{named(int(q[:cut].argmax()), int(q[cut:].argmax()))}?" for q in question]
+        how = "Swap" if kind is None else f"Search, {SEARCHES[kind]}"
+        said = f"{how}: {' '.join(dict.fromkeys(words))}"
+        marks = [bool(mark) for mark in np.asarray(asked.answer)[chosen]]
+        found.append(Strip(said, beside(np.asarray(asked.images)[chosen]), marks))
+    return found
+
+
+def named(colour: int, shape: int) -> str:
+    return f"{list(COLOURS)[colour]} {list(SHAPES)[shape]}"
+
+
+def beside(images: Any) -> bytes:
+    """Pictures with pixels from 0 to 1 in a row, parted by a light line, as PNG."""
+    large = np.asarray(images).repeat(LARGER, axis=1).repeat(LARGER, axis=2)
+    parted = np.pad(large, [(0, 0)] * 2 + [(0, LARGER), (0, 0)], constant_values=1.0)
+    return png(to_bytes(2 * np.concatenate(list(parted), axis=1)[:, :-LARGER] - 1))
+
+
+def painted(numbers: Sequence[Sequence[int]]) -> Float[np.ndarray, "side side 3"]:
+    """A grid of whole numbers as a picture."""
+    return PAINTS[np.asarray(numbers) % len(PAINTS)]
+
+
+def masks(rows: Sequence[Row]) -> Gallery | None:
+    """The first network's pictures: seen, drawn again, the true objects and the parts."""
+    if not rows:
+        return None
+    shown = rows[0].readings["segregation"].tables["pictures"]
+    columns = (shown[name] for name in ("picture", "drawn_again", "objects", "parts", "fg_ari"))
+    strips = [
+        Strip(
+            f"Foreground ARI {score:.2f}",
+            beside(np.stack([pixels(seen), pixels(again), painted(objects), painted(parted)])),
+            [score >= 0.9],
+        )
+        for seen, again, objects, parted, score in zip(*columns, strict=True)
+    ]  # fmt: skip
+    return Gallery(
+        f"Object masks, {NAMES[rows[0].labels['model']]}, seed {rows[0].labels['seed']}",
+        strips,
+        "The picture; drawn again; its true objects; and the parts found, background included. "
+        "In the last two, colours only tell objects and parts apart.",
+    )
+
+
+def pixels(encoded: str) -> Float[np.ndarray, "side side 3"]:
+    """A picture from PNG in base64."""
+    from matplotlib.image import imread
+
+    return imread(io.BytesIO(base64.b64decode(encoded)), format="png")[..., :3]

@@ -1,0 +1,316 @@
+"""What the report of the study of binding shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from recombine.lab.intervals import mean_interval
+from recombine.lab.study import Results, Row
+from recombine.report.document import Figure, Section, Table
+from recombine.report.figures import Estimates, Panel, Series, curves, dots, panels
+from recombine.studies import _base as base
+from recombine.studies import _binding as parts
+from recombine.studies._binding import CHANNELS, CONV, NAMES, SLOTS
+from recombine.studies._binding_pictures import masks, questions
+
+RIGHT = "share right"
+HALF = (0.5, "chance")
+WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole
+FROM_CHANCE = (0.4, 1.03)
+
+
+def sections(grid: Any, results: Results) -> list[Section]:
+    if not any(row.readings for row in results):
+        return [Section("Nothing to show yet")]
+    makers = {"swap": swap_section, "report": report_section, "search": search_section}
+    asked = [task for task in makers if results.where(task=task)]
+    found = [questions(grid, asked)] if asked else []
+    found += [makers[task](grid, results.where(task=task)) for task in asked]
+    if results.where(model=CONV):
+        found.append(limits(grid, results.where(model=CONV)))
+    if results.where(task="segregation"):
+        found.append(segregation_section(results.where(task="segregation")))
+    return found
+
+
+def estimate(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """A mean and its interval, as far as there is one."""
+    numbers = np.asarray([v for v in values if np.isfinite(v)])
+    if numbers.size < 2:
+        return (float(numbers[0]) if numbers.size else None), None, None
+    interval = mean_interval(numbers)
+    return interval.estimate, interval.low, interval.high
+
+
+def line(name: str, xs: Sequence[Any], values: Callable[[Any], Sequence[float]]) -> Series:
+    columns = [estimate(values(x)) for x in xs]
+    y, low, high = zip(*columns, strict=True)
+    return Series(name, list(xs), y, low, high)
+
+
+def there(results: Results) -> list[str]:
+    """The models of some rows, in the usual order."""
+    return [model for model in NAMES if results.where(model=model)]
+
+
+def whole(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if not row.diverged and row.readings]
+
+
+def told(values: np.ndarray | Sequence[float]) -> str:
+    return base.interval_text(np.asarray(values, float))
+
+
+# Swaps and held-out pairs
+
+
+def swap_section(grid: Any, results: Results) -> Section:
+    home = results.where(width=max(grid.width), held_out=min(grid.held_out))
+    models = there(home)
+    series = [
+        Estimates(name, *zip(*(
+            estimate([number(row) for row in whole(home.where(model=m))]) for m in models
+        ), strict=True))
+        for name, number in (("trained pairs", parts.seen), ("held-out pairs", parts.unseen))
+    ]  # fmt: skip
+    figures = [dots(
+        f"Swaps, width {max(grid.width)}, {min(grid.held_out):.3g} of the pairs held out",
+        [NAMES[m] for m in models], series, value_label=RIGHT, references=[HALF],
+    )] if models else []  # fmt: skip
+    figures += _scaling(grid, results) if len(grid.width) > 1 else []
+    return Section(
+        "Which features belong together",
+        "Is this colour on this shape? A network that knows all features and no binding is right "
+        "in half of the cases. Held-out pairs are colours and shapes that training never showed "
+        "together: there, a network that only knows the pairs it was shown says no to all.",
+        figures, (_swap_table(results),),
+    )  # fmt: skip
+
+
+def _scaling(grid: Any, results: Results) -> list[Figure]:
+    shown = []
+    for model in there(results):
+        lines = []
+        for share in grid.held_out:
+            for word, number in (("trained", parts.seen), ("held out", parts.unseen)):
+                here = results.where(model=model, held_out=share)
+                lines.append(line(
+                    f"{word} ({share:.3g} held out)", grid.width,
+                    lambda w, here=here, number=number: [
+                        number(row) for row in whole(here.where(width=w))
+                    ],
+                ))  # fmt: skip
+        shown.append(Panel(NAMES[model], lines))
+    return [panels("Swaps by width: does scale close the gap?", "width", RIGHT, shown, log_x=True,
+                   y_range=FROM_CHANCE, references=[HALF])]  # fmt: skip
+
+
+def _swap_table(results: Results) -> Table:
+    rows = []
+    for model in there(results):
+        for width in results.where(model=model).labels("width"):
+            for share in results.where(model=model, width=width).labels("held_out"):
+                here = results.where(model=model, width=width, held_out=share)
+                good = whole(here)
+                values = [told([number(row) for row in good if np.isfinite(number(row))])
+                          for number in (parts.seen, parts.unseen, parts.gap)]  # fmt: skip
+                twins = here.values("binding", "seen", "untrained")
+                behind = sum(not parts.learnt(row) for row in good)
+                rows.append([NAMES[model], width, here[0].labels["parameters"], share, *values,
+                             _mean(twins), len(here), behind, here.diverged])  # fmt: skip
+    return Table(
+        "Swaps",
+        ["network", "width", "parameters", "held out", "trained pairs", "held-out pairs", "gap",
+         "untrained twin", "networks", "below .9", "diverged"], rows,
+        "Means with 95 % intervals over seeds. A bag is never counted as below .9: it cannot bind, "
+        "and a scripted observer of features is right in .5.",
+    )  # fmt: skip
+
+
+# Reports
+
+
+def report_section(grid: Any, results: Results) -> Section:
+    models = there(results)
+    lines = [
+        line(NAMES[m], grid.objects,
+             lambda n, m=m: [parts.reported(n)(row) for row in whole(results.where(model=m))])
+        for m in models
+    ]  # fmt: skip
+    return Section(
+        "What is reported",
+        "All objects of a scene, as a set. A conjunction error is an object whose colour and whose "
+        "shape are both in the scene, but not together; a feature error has a colour or a shape "
+        "that is nowhere. Who guesses both features makes conjunction errors too: how many is "
+        "said beside.",
+        (curves("Objects reported right, by how many there are", "objects in the scene",
+                "share of objects", lines, y_range=WHOLE),),
+        (_errors(results, models),),
+    )  # fmt: skip
+
+
+def _errors(results: Results, models: Sequence[str]) -> Table:
+    names = ("seen", "seen_objects", "seen_conjunction_errors", "seen_feature_errors",
+             "seen_repeated", "seen_missed", "seen_conjunction_share",
+             "seen_conjunction_expected", "unseen_objects")  # fmt: skip
+    rows: list[list[Any]] = []
+    for model in models:
+        here = results.where(model=model)
+        values = [told(here.values("binding", name)) for name in names]
+        rows.append([NAMES[model], *values, len(here)])
+    if models:
+        control = results.where(model=models[0])
+        for prefix, told_as in (
+            ("bag_", "scripted: features without binding"),
+            ("", "scripted: sees all"),
+        ):
+            values = [told(control.values("binding", f"{prefix}{name}", "planted"))
+                      for name in names]  # fmt: skip
+            rows.append([told_as, *values, len(control)])
+        rows.append(["untrained " + NAMES[models[0]],
+                     *(told(control.values("binding", name, "untrained")) for name in names),
+                     len(control)])  # fmt: skip
+    return Table(
+        "Errors by kind",
+        ["network", "whole scenes right", "objects right", "conjunction errors", "feature errors",
+         "repeated", "missed", "conjunctions among wrong things", "by guessing",
+         "objects right, with a held-out pair", "networks"], rows,
+        "Per object, trained pairs; means with 95 % intervals over seeds.",
+    )  # fmt: skip
+
+
+# Search
+
+
+def search_section(grid: Any, results: Results) -> Section:
+    models = there(results)
+    shown = [
+        Panel(kind, [
+            line(NAMES[m], grid.tested, lambda n, m=m, kind=kind: [
+                parts.found(kind, n)(row) for row in whole(results.where(model=m))
+            ]) for m in models
+        ]) for kind in ("disjunctive", "palette", "conjunctive")
+    ]  # fmt: skip
+    sizes = ", ".join(map(str, grid.set_size))
+    return Section(
+        "Search among many",
+        "Is the target there? Disjunctive: all others are of one other colour. Palette: each of "
+        "the others has a colour of its own, none of them the target's. Conjunctive: all others "
+        "share the target's colour or its shape. Who does not bind finds by colour and guesses "
+        f"at conjunctions. Training showed {sizes} objects; larger sets are new.",
+        (panels("Targets found, by kind of search", "objects in the scene", RIGHT, shown,
+                y_range=FROM_CHANCE, references=[HALF]),),
+        (_interactions(grid, results, models),),
+    )  # fmt: skip
+
+
+def _interactions(grid: Any, results: Results, models: Sequence[str]) -> Table:
+    names = [f"seen_interaction_n{n}" for n in grid.tested]
+    names += ["seen_interaction_slope", "seen_interaction_growth"]
+    rows: list[list[Any]] = []
+    for model in models:
+        here = results.where(model=model)
+        good = whole(here)
+        values = [told(here.values("binding", name)) for name in names]
+        rows.append([NAMES[model], *values, len(here), sum(not parts.learnt(r) for r in good)])
+    if models:
+        control = results.where(model=models[0])
+        values = [told(control.values("binding", f"bag_{name}", "planted")) for name in names]
+        rows.append(["scripted: features without binding", *values, len(control), None])
+    return Table(
+        "Disjunctive minus conjunctive",
+        ["network", *(f"{n} objects" for n in grid.tested), "slope by object",
+         "most minus fewest", "networks", "left out"], rows,
+        "Means with 95 % intervals over seeds. Left out of claims: networks that find by colour, "
+        "among the fewest objects, in less than .9 of the cases.",
+    )  # fmt: skip
+
+
+# Limits
+
+
+def limits(grid: Any, results: Results) -> Section:
+    """How far plain convolution goes along every way in which scenes become harder."""
+    ways: list[tuple[str, str, Callable[[Row], dict[Any, float]]]] = [
+        ("objects in a report", "report", parts.reports),
+        ("objects in conjunctive search", "search", lambda row: parts.sizes(row, "conjunctive")),
+    ]
+    rows = []
+    for name, task, scores in ways:
+        here = [scores(row) for row in whole(results.where(task=task)) if parts.learnt(row)]
+        levels = {level: float(np.mean([one[level] for one in here])) for level in
+                  (here[0] if here else ())}  # fmt: skip
+        rows += [_limit(name, levels)] if levels else []
+    swaps = results.where(task="swap", width=max(grid.width))
+    shares = {0.0: [parts.seen(row) for row in whole(swaps)]}
+    for share in grid.held_out:
+        shares[share] = [parts.unseen(row) for row in whole(swaps.where(held_out=share))
+                         if parts.learnt(row)]  # fmt: skip
+    levels = {share: float(np.mean(values)) for share, values in shares.items() if values}
+    rows += [_limit("share of pairs held out", levels)] if swaps else []
+    return Section(
+        "How far plain convolution goes",
+        "Scenes are made harder until plain convolution is right in less than .9 of the cases, or "
+        "until the limit of what was tried. Where it is never below, a failure to bind is not "
+        "shown for it at this scale.",
+        tables=[Table(
+            "Scores of plain convolution, from the easiest to the hardest",
+            ["harder by", "scores", "first below .9 at", "hardest tried"], rows,
+            "Means over seeds of networks that do at least .9 of the easiest. Share of pairs held "
+            "out: right about held-out pairs; at 0, about trained ones.",
+        )],
+    )  # fmt: skip
+
+
+def _limit(name: str, levels: dict[Any, float]) -> list[Any]:
+    scores = ", ".join(f"{level:.3g}: {value:.2f}" for level, value in sorted(levels.items()))
+    below = [level for level, value in sorted(levels.items()) if value < parts.LEARNT]
+    return [name, scores, f"{below[0]:.3g}" if below else "never", f"{max(levels):.3g}"]
+
+
+# Segregation
+
+
+def segregation_section(results: Results) -> Section:
+    models = there(results)
+    rows: list[list[Any]] = []
+    for model in models:
+        here = results.where(model=model)
+        names = ("fg_ari_median", "fg_ari", "mse")
+        values = [told(here.values("segregation", name)) for name in names]
+        controls = [_mean(here.values("segregation", "fg_ari", c))
+                    for c in ("untrained", "shuffled", "planted")]  # fmt: skip
+        colour = _mean(here.values("segregation", "colour_ari"))
+        rows.append([NAMES[model], here[0].labels["parameters"], *values, colour, *controls,
+                     len(here)])  # fmt: skip
+    lines = [_along(NAMES[model], whole(results.where(model=model))) for model in models]
+    return Section(
+        "Objects without labels",
+        "Autoencoders draw pictures of three tetrominoes again and are never told where one ends. "
+        "Each pixel is given to one of four parts; foreground ARI is 1 where the parts of the "
+        "pixels that are not background are the pieces, and 0 where they agree by chance. "
+        "Colours may repeat, so that sorting by colour is not enough.",
+        (curves("Foreground ARI along training", "training steps", "foreground ARI", lines,
+                y_range=(-0.05, 1.03)),),
+        (Table("Segregation",
+               ["network", "parameters", "foreground ARI, median over pictures", "mean",
+                "squared error", "by colour alone", "untrained twin", "parts of other pictures",
+                "true objects", "networks"], rows,
+               "Means with 95 % intervals over seeds."),),
+        galleries=[g for m in (SLOTS, CHANNELS) if (g := masks(whole(results.where(model=m))))],
+    )  # fmt: skip
+
+
+def _along(name: str, rows: Sequence[Row]) -> Series:
+    steps = rows[0].curve("fg_ari")[0] if rows else np.zeros(0)
+    every = [row.curve("fg_ari")[1] for row in rows]
+    every = [values for values in every if len(values) == len(steps)]
+    return line(name, steps.tolist(), lambda s: [v[list(steps).index(s)] for v in every]) if (
+        len(steps) and every) else Series(name, [], [])  # fmt: skip
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(np.mean(values)) if values.size else None
