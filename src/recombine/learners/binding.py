@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -220,8 +220,11 @@ class Binding(Learner):
         self.model.check(self.program().reports)
 
     def program(self, precision: str = "float32") -> BindingProgram:
+        # Which pairs are held out is an array: all shares of them have one program.
+        least = 1 / max(self.family.colours, self.family.shapes) if self.family.withheld else 0.0
+        family = replace(self.family, held_out=least)
         return BindingProgram(
-            self.family, self.model, self.task, self.supervision, self.objects, self.batch,
+            family, self.model, self.task, self.supervision, self.objects, self.batch,
             self.evaluation_images, precision,
         )  # fmt: skip
 
