@@ -60,9 +60,12 @@ def trained(*learners):
     return population
 
 
+QUICKEST = "swap"  # to be put to the battery every time; the others take long to compile
+
+
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow if n in ("swap by sets", "channels") else ())
+    [pytest.param(n, marks=() if n == QUICKEST else pytest.mark.slow)
      for n in LEARNERS],
 )  # fmt: skip
 def test_it_keeps_the_contract_of_learners(name):

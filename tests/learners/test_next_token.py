@@ -88,6 +88,7 @@ def expected(given, *splits):
     ]
 
 
+@pytest.mark.slow
 def test_one_with_an_encoder_keeps_the_contract():
     family = replace(TINY.family, train_items=90, test_items=6, beyond_items=6, validation_items=4)
     model = SequenceModel(shape="encoder-decoder", depth=1, width=16, heads=2, positions="learned",

@@ -219,6 +219,7 @@ def test_half_of_every_item_is_hidden_in_whole_rows_or_patches(family):
     assert HIDDEN_INK < 0  # no item has it
 
 
+@pytest.mark.slow
 def test_pictures_are_pretrained_and_learnt_by_convolutions():
     before = replace(BEFORE, **PICTURES, training_steps=20, evaluation_every=20)
     after = replace(TINY, **PICTURES, training_steps=20, evaluation_every=20, pretraining=before)

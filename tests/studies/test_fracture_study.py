@@ -342,6 +342,7 @@ def test_a_report_of_networks_that_learnt_nothing_says_so_without_breaking(cells
     assert kept == {"not tested here"}
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_runs_from_plan_to_report(tmp_path):
     store = Store.open(tmp_path / "runs")
     outcome = run(Request(STUDY, "smoke"), Session(store))
