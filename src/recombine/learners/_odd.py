@@ -95,10 +95,6 @@ class OddLearner(Learner):
                 f"learning_rate={self.learning_rate!r}: expected a number from 0 to below 1e6"
             )
 
-    def model_shapes(self) -> Any:
-        """The shapes of the network that `weights` are of, by the same paths."""
-        return self.model.shapes(self.family.item_shape)
-
     def member_arrays(self) -> dict[str, Any]:
         """Keys and rates of a cell."""
         return {

@@ -16,6 +16,7 @@ from recombine.instruments.subject import Subject
 from recombine.lab.identity import node_id
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
 from recombine.learners._tasks import TaskLearner
+from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.module_parts import module_arrays, module_parts
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.learners.parts import Parts
@@ -216,9 +217,14 @@ class MaskLearner(Learner):
     def upstream(self) -> dict[str, Learner]:
         return {"base": self.base}
 
+    @property
+    def trained(self) -> Learner:
+        """What the network learns by, or would, where its untrained twin is looked at."""
+        return self.base.learner if isinstance(self.base, AsDrawn) else self.base
+
     def parted(self, precision: str = "float32") -> Any:
         """The base's program, which has parts."""
-        trained = getattr(self.base, "learner", self.base)  # what an untrained twin would train
+        trained = self.trained
         if isinstance(trained, TaskLearner):
             return module_parts(trained, precision)
         program = trained.program(precision)
@@ -252,11 +258,11 @@ class MaskLearner(Learner):
         return node_id(self.base)
 
     def shard(self) -> str:
-        trained = getattr(self.base, "learner", self.base)  # only tasks have tables that must stack
-        return trained.shard() if isinstance(trained, TaskLearner) else ""
+        # Only tasks have tables that must stack.
+        return self.trained.shard() if isinstance(self.trained, TaskLearner) else ""
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
-        trained: Any = getattr(self.base, "learner", self.base)
+        trained = self.trained
         world = module_arrays(trained) if isinstance(trained, TaskLearner) else Arrays()
         natural, padded = self.parted().shapes()
         model = pad_to(unnamed(given["base"], natural), padded)

@@ -26,9 +26,9 @@ class Parts(abc.ABC):
     def chance(self) -> float:
         """The score of a network that knows nothing."""
 
+    @abc.abstractmethod
     def shapes(self) -> tuple[Any, Any]:
         """The shapes of the network that masks lie over, as stored and as the program pads it."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def draw_part(self, arrays: dict[str, Any], part: Int[Array, ""], key: PRNGKeyArray) -> Any:

@@ -195,9 +195,6 @@ class PlantedOdd(OddLearner):
             mixed=self.mixed,
         )  # fmt: skip
 
-    def model_shapes(self) -> Any:
-        return self.program().shapes()[0]
-
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         return Arrays(member=self.member_arrays())
 
