@@ -93,5 +93,5 @@ def test_every_task_has_its_networks_in_every_condition():
             network.check()
             MaskLearner(base=network, part=1).check()
     assert ("planted" in conditions(grid, "fields")) and (
-        "mixed" not in conditions(grid, "verb, plural")
+        "mixed" not in conditions(grid, "verb-plural")
     )

@@ -38,10 +38,10 @@ FAMILIES: dict[str, OddFamily] = {
     "inside-contact": PicturesOdd("inside-contact"),
     "inside-count": PicturesOdd("inside-count"),
     "count-contact": PicturesOdd("count-contact"),
-    "verb, singular": SentencesOdd("subject-verb", "singular"),
-    "verb, plural": SentencesOdd("subject-verb", "plural"),
-    "pronoun, singular": SentencesOdd("anaphora", "singular"),
-    "pronoun, plural": SentencesOdd("anaphora", "plural"),
+    "verb-singular": SentencesOdd("subject-verb", "singular"),
+    "verb-plural": SentencesOdd("subject-verb", "plural"),
+    "pronoun-singular": SentencesOdd("anaphora", "singular"),
+    "pronoun-plural": SentencesOdd("anaphora", "plural"),
 }
 
 
@@ -100,7 +100,7 @@ class SubnetworksStudy(Study):
                       masked_modules=1, training="smoke", seeds=2, batches=1),
         "quick": Grid(),
         "standard": Grid(
-            tasks=("fields", "inside-contact", "verb, singular"), field_width=256,
+            tasks=("fields", "inside-contact", "verb-singular"), field_width=256,
             picture_width=16, word_width=64, steps=4_000, batch=64, rate=1e-3,
             pretraining=4_000, dose=(1 / 16, 1 / 4, 1.0),
             controls=CONTROLS, mask_steps=1_000,
