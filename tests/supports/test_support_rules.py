@@ -276,6 +276,7 @@ DRAWS = {
     "half-disconnected": ("48ce5503dff4fdfb", "6ddc8805ca104afe"),
     "ring-connected": ("c075b88d277690c1", "7daafe22f832d0d7"),
     "non-compositional": ("662779f134f38050", "8332efea5cd25e58"),
+    "correlated": ("3bb6ef9df7a3e7e8", "4a3f107cbb274e4e"),
 }
 
 

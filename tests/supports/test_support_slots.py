@@ -26,6 +26,7 @@ FOR_SLOTS = (
     "disconnected",
     "non-compositional",
     "held-out-pairs",
+    "correlated",
     "few-changed",
 )
 
@@ -271,7 +272,7 @@ def test_a_factor_with_one_value_changes_nothing_but_the_module_numbers() -> Non
 @pytest.mark.parametrize(
     ("asked", "space", "says"),
     [
-        (SupportRule("ring-connected"), GOALS, "'held-out-pairs' or 'few-changed'"),
+        (SupportRule("ring-connected"), GOALS, "'correlated' or 'few-changed'"),
         (SupportRule("minimal"), GOALS, "for slots use 'random', 'fixed-size'"),
         (SupportRule("random"), Slots((5,)), "use two factors or more"),
         (SupportRule("random", 0.99), GOALS, "19 values of 4 factors needs at least 6: use held-o"),

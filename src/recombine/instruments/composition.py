@@ -175,7 +175,7 @@ def scenes(subject: SupervisedSubject, instrument: str) -> Scenes:
 def asked_for(subject: SupervisedSubject, count: int) -> dict[str, np.ndarray]:
     """All seen and all unseen combinations, or so many of each: the same for every instrument."""
     rng = np.random.default_rng(host_seed(subject.learner.seeds.evaluation, "pictures"))
-    pools = {"unseen": subject.support.held_out, "seen": subject.support.seen}
+    pools = {"unseen": subject.support.tested, "seen": subject.support.seen}
     chosen = {
         kind: pool if pool.size <= count else np.sort(rng.permutation(pool)[:count])
         for kind, pool in pools.items()

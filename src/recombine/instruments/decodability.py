@@ -88,7 +88,7 @@ class Decodability(Instrument):
             kind: subject.draw(rng.choice(pool, rows), f"{self.name}/published/{kind}", samples=2)
             for kind, pool, rows in (
                 ("seen", subject.support.seen, 2 * n),
-                ("unseen", subject.support.held_out, 2 * n),
+                ("unseen", subject.support.tested, 2 * n),
             )
         }
         truth = {kind: subject.latents(batch) for kind, batch in batches.items()}

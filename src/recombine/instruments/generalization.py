@@ -42,7 +42,7 @@ class Generalization(Instrument):
         values: dict[str, float] = {}
         controls: dict[str, dict[str, float]] = {name: {} for name in self.controls}
         tables: dict[str, dict[str, list[Any]]] = {}
-        for kind, pool in (("seen", support.seen), ("unseen", support.held_out)):
+        for kind, pool in (("seen", support.seen), ("unseen", support.tested)):
             chosen = pool if pool.size <= self.combinations else np.sort(
                 rng.choice(pool, self.combinations, replace=False)
             )  # fmt: skip

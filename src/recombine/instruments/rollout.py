@@ -53,7 +53,7 @@ class Rollout(Instrument):
         rng = np.random.default_rng(host_seed(evaluation, self.name))
         values: dict[str, float] = {}
         controls: dict[str, dict[str, float]] = {name: {} for name in self.controls}
-        for kind, pool in (("seen", subject.support.seen), ("unseen", subject.support.held_out)):
+        for kind, pool in (("seen", subject.support.seen), ("unseen", subject.support.tested)):
             count = min(pool.size, self.combinations)
             chosen = np.sort(rng.choice(pool, count, replace=False))
             batch = subject.draw(np.repeat(chosen, self.episodes), f"{self.name}/{kind}")

@@ -183,10 +183,10 @@ class TaskLearner(Learner):
             "family": pad_to(content, shapes),
             "encoding": pad_to(code, code_shapes),
             "offsets": self.family.space.device_offsets(program.family.active),
-            "seen": _table(support.seen),
-            "seen_count": np.int32(support.seen.size),
-            "unseen": _table(support.held_out),
-            "unseen_count": np.int32(support.held_out.size),
+            "seen": _table(support.drawn),
+            "seen_count": np.int32(support.drawn.size),
+            "unseen": _table(support.tested),
+            "unseen_count": np.int32(support.tested.size),
             "train": stream(self.seeds.train, "train"),
             "evaluation": stream(self.seeds.evaluation, "evaluation"),
         }
@@ -194,7 +194,7 @@ class TaskLearner(Learner):
     def shard(self) -> str:
         # Tables of one padded length stack; a table of millions never forces small ones to grow.
         support = build_support(self.family, self.support, self.seeds.support)
-        return f"{_table_length(support.seen.size)}/{_table_length(support.held_out.size)}"
+        return f"{_table_length(support.drawn.size)}/{_table_length(support.tested.size)}"
 
     def weights(self, state: Any) -> Tensors:
         natural = model_shapes(self.natural())

@@ -14,12 +14,14 @@ REGISTRY = {
     "ring-connected": "recombine.supports.groups:RING_CONNECTED",
     "non-compositional": "recombine.supports.groups:NON_COMPOSITIONAL",
     "held-out-pairs": "recombine.supports.withheld:HELD_OUT_PAIRS",
+    "correlated": "recombine.supports.correlated:CORRELATED",
     "few-changed": "recombine.supports.withheld:FEW_CHANGED",
 }
 
 __getattr__, __all__ = lazy(
     __name__,
     {
+        "Collected": "recombine.supports.collected",
         "LAWS": "recombine.supports.rules",
         "LEVELS": "recombine.supports._novelty",
         "Novelty": "recombine.supports._novelty",

@@ -24,6 +24,7 @@ FOR_SLOTS = (
     "disconnected",
     "non-compositional",
     "held-out-pairs",
+    "correlated",
     "few-changed",
 )
 """The rules that can split tasks of one value per factor; the others need subsets."""

@@ -29,7 +29,9 @@ class Support:
 
     `groups` tells the side of each module where a rule cuts the modules in two. `constructed` is
     True where drawing at random found no connected set and one was built up instead, so that the
-    seen set is not uniform among the connected ones.
+    seen set is not uniform among the connected ones. `again` are seen combinations that training
+    meets once more each time they are listed; `asked` are the held-out combinations that evaluation
+    may ask for, where it must not ask for all.
 
     >>> from recombine.combinations import Subsets
     >>> support = Support(Subsets(4, 2), seen=[4, 5, 6])  # {0, 1}, {0, 2}, {1, 2}
@@ -42,6 +44,8 @@ class Support:
     rule: str = "given"
     groups: Bool[np.ndarray, " modules"] | None = None
     constructed: bool = False
+    again: tuple[int, ...] = ()
+    asked: UInt32[np.ndarray, " asked"] | None = None
 
     def __post_init__(self) -> None:
         seen = np.asarray(self.seen)
@@ -65,6 +69,16 @@ class Support:
         ranks = np.flatnonzero(unseen).astype(np.uint32)
         ranks.flags.writeable = False
         return ranks
+
+    @property
+    def drawn(self) -> UInt32[np.ndarray, " drawn"]:
+        """What training draws from, each as often as it is listed."""
+        return np.concatenate([self.seen, np.asarray(self.again, np.uint32)])
+
+    @property
+    def tested(self) -> UInt32[np.ndarray, " tested"]:
+        """The held-out combinations that evaluation asks for."""
+        return self.held_out if self.asked is None else self.asked
 
     @cached_property
     def together(self) -> Int[np.ndarray, "modules modules"]:
