@@ -77,7 +77,7 @@ class Images(Study):
         "Can a generator draw combinations it never saw, and do its hidden states foretell which?"
     )
     source = SOURCE
-    cost = "quick: 3 min on two CPU cores; standard: 9 min on one H200"
+    cost = "quick: 3 min on two CPU cores; standard: 9 min on one H200 (6 min with --set seeds=3)"
     not_shown = (
         "Anything about large text-to-image models: for a pipeline of your own see the how-to page "
         "on generators; no such model was read here.",
