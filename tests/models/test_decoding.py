@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from recombine.models import SequenceModel, SequenceNetwork, answers
-from recombine.models.decoding import BATCH
+from recombine.models.decoding import BATCH, BLOCK
 from recombine.models.sequence import POSITIONS, SHAPES, Rows
 from recombine.tokens import ANSWER, END, FIRST, PAD
 
@@ -128,3 +129,19 @@ def test_progress_is_told_item_by_item_and_nothing_is_asked_of_nobody(network):
     answers(network, some_sources(BATCH + 5), [ANSWERS] * (BATCH + 5), tick=told.append)
     assert sum(told) == BATCH + 5 and len(told) == 2
     assert answers(network, [], []) == []
+
+
+def test_answers_go_on_over_many_blocks(network):
+    sources, longest = some_sources(12, seed=4), 3 * BLOCK + 5
+    forced = answers(network, sources, [longest] * 12, [longest - n for n in range(12)])
+    assert [len(answer) for answer in forced] == [longest - n for n in range(12)]
+    short = answers(network, sources, [ANSWERS] * 12, [ANSWERS] * 12)
+    assert [answer[:ANSWERS] for answer in forced] == short
+
+
+def test_several_threads_write_what_one_does(network):
+    several = [some_sources(30, seed=seed) for seed in range(6)]
+    alone = [answers(network, sources, [ANSWERS] * 30) for sources in several]
+    with ThreadPoolExecutor(6) as pool:
+        beside = list(pool.map(lambda s: answers(network, s, [ANSWERS] * 30), several))
+    assert beside == alone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +86,14 @@ def _sweep(
             return rung, falls_short(SMALLEST * FACTOR**rung)
 
         start = (jnp.int32(0), falls_short(jnp.asarray(SMALLEST, weights.dtype)))
-        rung, short = jax.lax.while_loop(climbing, climb, start)
+        if batch > 1:
+            # Side by side the slowest decides anyway, and a loop whose end is known never has a
+            # GPU wait for the host.
+            rung, short = jax.lax.fori_loop(
+                0, RUNGS - 1, lambda _, state: _where(state[1], climb(state), state), start
+            )
+        else:
+            rung, short = jax.lax.while_loop(climbing, climb, start)
         high = jnp.log(SMALLEST) + rung * jnp.log(FACTOR)
 
         def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -101,3 +109,7 @@ def _sweep(
         return jnp.sum(symmetric**2) / jnp.sum(difference**2), ~short
 
     return jax.lax.map(one, (which, signs), batch_size=batch if batch > 1 else None)
+
+
+def _where(chosen: Bool[Array, ""], yes: tuple[Array, ...], no: tuple[Array, ...]) -> Any:
+    return tuple(jnp.where(chosen, a, b) for a, b in zip(yes, no, strict=True))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from recombine.models.attention import Cache
 from recombine.models.layers import FULL
@@ -20,15 +22,28 @@ from recombine.trees import next_bucket
 
 BATCH = 256
 LENGTHS = tuple(4**k for k in range(2, 7))  # 16 to 4,096: each pair that occurs is compiled
+BLOCK = 16  # tokens between two looks at whether all answers have ended
 FREE = -1  # no length is set: the network says itself where an answer ends
 
+_TURN = threading.Lock()  # one batch at a time on an accelerator
 
-@functools.partial(jax.jit, static_argnames=("longest", "dtype"))
+
+class Carry(NamedTuple):
+    """A batch on its way: what was read and written so far."""
+
+    t: Int[Array, ""]
+    token: Int[Array, "row"]
+    done: Bool[Array, "row"]
+    kept: tuple[Cache, ...]  # keys and values of what was read and written
+    crossed: tuple[Cache | None, ...]  # those of the encoder, where there is one
+    answers: Int[Array, "row token"]
+
+
 def decode(
     network: SequenceNetwork,
-    source: Int[Array, "row place"],
-    lengths: Int[Array, "row"],
-    ends: Int[Array, "row"],
+    source: Int[Array | np.ndarray, "row place"],
+    lengths: Int[Array | np.ndarray, "row"],
+    ends: Int[Array | np.ndarray, "row"],
     *,
     longest: int,
     dtype: jnp.dtype = FULL,
@@ -37,25 +52,50 @@ def decode(
 
     `source` is padded at its end to `lengths`; `ends` may set how long each answer is (END cannot
     come before and must come then). What is written after END is PAD.
-    """
-    rows = source.shape[0]
-    words = _Writing(network, source, lengths, longest, dtype)
-    kept = words.read()
 
-    def write(carry: Any) -> Any:
-        t, token, done, kept, answers = carry
-        scores, kept = words.next_scores(t, token, kept)
+    A block of tokens at a time, and the host asks whether all are done: on a GPU, loops that ask
+    on the device themselves have stood still for ever when several threads ran them at once.
+    """
+    with _TURN if jax.default_backend() != "cpu" else nullcontext():
+        carry = _read(network, source, lengths, longest=longest, dtype=dtype)
+        for _ in range(0, longest, BLOCK):
+            carry = _write(network, source, lengths, ends, carry, longest=longest, dtype=dtype)
+            if np.all(np.asarray(carry.done)):
+                break
+    return carry.answers
+
+
+@functools.partial(jax.jit, static_argnames=("longest", "dtype"))
+def _read(
+    network: SequenceNetwork, source: Array, lengths: Array, *, longest: int, dtype: jnp.dtype
+) -> Carry:
+    rows = source.shape[0]
+    kept, crossed = _Writing(network, source, lengths, longest, dtype).read()
+    return Carry(
+        jnp.int32(0), jnp.full(rows, ANSWER, jnp.int32), jnp.zeros(rows, bool), kept, crossed,
+        jnp.full((rows, longest), PAD, jnp.int32),
+    )  # fmt: skip
+
+
+@functools.partial(jax.jit, static_argnames=("longest", "dtype"))
+def _write(
+    network: SequenceNetwork, source: Array, lengths: Array, ends: Array, carry: Carry, *,
+    longest: int, dtype: jnp.dtype,
+) -> Carry:  # fmt: skip
+    words = _Writing(network, source, lengths, longest, dtype)
+
+    def write(carry: Carry, _: None) -> tuple[Carry, None]:
+        t, done = carry.t, carry.done
+        scores, kept = words.next_scores(t, carry.token, carry.kept, carry.crossed)
         bare = scores.at[:, END].set(-jnp.inf)
         free = jnp.argmax(scores, axis=-1)
         forced = jnp.where(t >= ends, END, jnp.argmax(bare, axis=-1))
         chosen = jnp.where(done, PAD, jnp.where(ends == FREE, free, forced)).astype(jnp.int32)
-        answers = answers.at[:, t].set(jnp.where(chosen == END, PAD, chosen))
-        return t + 1, chosen, done | (chosen == END), kept, answers
+        answers = carry.answers.at[:, t].set(jnp.where(chosen == END, PAD, chosen))
+        done = done | (chosen == END)
+        return Carry(t + 1, chosen, done, kept, carry.crossed, answers), None
 
-    start = (jnp.int32(0), jnp.full(rows, ANSWER, jnp.int32), jnp.zeros(rows, bool), kept,
-             jnp.full((rows, longest), PAD, jnp.int32))  # fmt: skip
-    going = lambda carry: (carry[0] < longest) & ~jnp.all(carry[2])  # noqa: E731
-    return jax.lax.while_loop(going, write, start)[-1]
+    return jax.lax.scan(write, carry, None, length=min(BLOCK, longest))[0]
 
 
 class _Writing:
@@ -68,19 +108,19 @@ class _Writing:
         self.prompt = 0 if network.encoder else source.shape[1]  # slots before the answer
         self.slots = self.prompt + longest
         self.layers = network.layers(network.decoder)
-        self.crossed: list[Cache | None] = [None] * len(self.layers)
 
-    def read(self) -> tuple[Cache, ...]:
-        """Keys and values of what is read before the first word is written."""
+    def read(self) -> tuple[tuple[Cache, ...], tuple[Cache | None, ...]]:
+        """Keys and values of what is read before the first word is written, and the encoder's."""
         network, rows = self.network, self.source.shape[0]
         heads = network.spec.heads
         empty = jnp.zeros((rows, heads, self.slots, network.spec.width // heads), self.dtype)
         kept: list[Cache] = [(empty, empty) for _ in self.layers]
+        crossed: list[Cache | None] = [None] * len(self.layers)
         item = self.known.astype(jnp.int32)
         if network.encoder:
             encoded = network.encode(self.source, item, self.dtype)
             for number, block in enumerate(self.layers):
-                self.crossed[number] = block.cross.keep(encoded, View(item > 0), self.dtype)
+                crossed[number] = block.cross.keep(encoded, View(item > 0), self.dtype)
         elif self.prompt:
             places = jnp.broadcast_to(jnp.arange(self.prompt), self.source.shape)
             h = network.embed(self.source, places, self.dtype)
@@ -92,7 +132,7 @@ class _Writing:
             view = view._replace(turned_keys=own.turned_keys)
             for number, block in enumerate(self.layers):
                 h, kept[number] = block.go_on(h, kept[number], jnp.int32(0), view, self.dtype)
-        return tuple(kept)
+        return tuple(kept), tuple(crossed)
 
     def places(self) -> Int[Array, "row slot"]:
         """Where each slot stands: the answer follows the source, not its padding."""
@@ -101,8 +141,9 @@ class _Writing:
         return jnp.where(slots < self.prompt, slots, after)
 
     def next_scores(
-        self, t: Array, token: Int[Array, "row"], kept: tuple[Cache, ...]
-    ) -> tuple[Array, tuple[Cache, ...]]:
+        self, t: Array, token: Int[Array, "row"], kept: tuple[Cache, ...],
+        crossed: tuple[Cache | None, ...],
+    ) -> tuple[Array, tuple[Cache, ...]]:  # fmt: skip
         network, slots = self.network, jnp.arange(self.slots)
         places = self.places()
         slot = self.prompt + t
@@ -114,7 +155,7 @@ class _Writing:
         h = network.embed(token[:, None], here, self.dtype)
         after = []
         crossing = View(self.known[:, None, :])
-        for block, cache, cross in zip(self.layers, kept, self.crossed, strict=True):
+        for block, cache, cross in zip(self.layers, kept, crossed, strict=True):
             h, cache = block.go_on(h, cache, slot, view, self.dtype, cross, crossing)
             after.append(cache)
         return network.scores(h, self.dtype)[:, 0], tuple(after)
