@@ -21,6 +21,45 @@ LIVE = {
     "constraints": "Whether a language model keeps to stated constraints.",
     "subgraphs": "Whether a language model solves what it has seen the parts of.",
 }
+# Commands about a user's own data and model: what for, an example, and the module behind.
+OWN = {
+    "audit": (
+        "What your data covers, what it lacks, and where a model fails for it.",
+        "recombine audit train.csv --factors colour,shape --eval test.csv --outcome correct",
+        "recombine.cli.auditing",
+    ),
+    "collect": (
+        "Which combinations to collect next, for a budget.",
+        "recombine collect train.csv --factors colour,shape,size --budget 50",
+        "recombine.cli.collecting",
+    ),
+    "split": (
+        "Splits a table so that the test holds combinations that training lacks.",
+        "recombine split data.csv --factors colour,shape --method combination --to parts",
+        "recombine.cli.splitting",
+    ),
+    "tag": (
+        "Derives factors from text: by pattern, word list, function or endpoint.",
+        "recombine tag reviews.csv --column text --with tags.toml --to tagged.csv",
+        "recombine.cli.tagging",
+    ),
+    "probe": (
+        "Whether factors can be read off activations, also for new combinations.",
+        "recombine probe acts.npz --targets z.npy --groups combo.npy",
+        "recombine.cli.probing",
+    ),
+    "card": (
+        "One report on your model and data: does it compose, where not, what to collect.",
+        "recombine card my_adapter.py:model --data test.csv --train train.csv --factors "
+        "colour,shape --label answer",
+        "recombine.cli.cards",
+    ),
+    "adapt": (
+        "Begins an adapter for your own model, and checks one.",
+        "recombine adapt --init torch > my_adapter.py",
+        "recombine.cli.adapting",
+    ),
+}
 
 
 class Help(argparse.HelpFormatter):
@@ -183,6 +222,10 @@ def build() -> argparse.ArgumentParser:
             f"--to answers/{kit}", function="recombine.cli.live:run",
         )  # fmt: skip
         _live(made)
+
+    for name, (text, example, module) in OWN.items():
+        made = command(name, text, example, function=f"{module}:run")
+        load(f"{module}:arguments")(made)
 
     made = command("demo", "A study in two minutes, from training to report.", "recombine demo")
     made.add_argument("--quiet", action="store_true", help="no progress")

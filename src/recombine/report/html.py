@@ -12,6 +12,7 @@ from importlib import resources
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ..studies import PRESETS
 from .document import VERDICTS, ClaimRow, Figure, Report, Table, overall, readable
 from .figures_interval import interval_bar
 from .figures_svg import clean
@@ -48,6 +49,7 @@ def render(report: Report) -> str:
         style=Markup(style),
         policy=_policy(style),
         overall=overall(report.claims),
+        presets=PRESETS,
         counts=[(v, n) for v in VERDICTS if (n := sum(c.verdict == v for c in report.claims))],
         symbols=SYMBOLS,
         claims=[_claim(claim) for claim in report.claims],

@@ -24,4 +24,5 @@ REGISTRY = {
     "anatomy": "recombine.studies.anatomy:Anatomy",
     "fracture": "recombine.studies.fracture:FractureStudy",
     "binding": "recombine.studies.binding:BindingStudy",
+    "foretold": "recombine.studies.foretold:ForetoldStudy",
 }

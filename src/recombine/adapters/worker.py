@@ -1,0 +1,269 @@
+"""A user's adapter in a process of its own, asked in lines of JSON, ended when it hangs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recombine.adapters.commands import WORKER, Talk, TalkFailed
+from recombine.adapters.models import OwnModel, Parity, Record, load_model, placed, plain, told
+from recombine.errors import InvalidRequest, NotApplicable, RecombineError
+
+if TYPE_CHECKING:
+    from recombine.live.asking import Estimate
+
+SERVE = "from recombine.adapters.worker import serve; serve()"
+
+
+class AdapterFailed(RecombineError):
+    """A user's adapter did not do what was asked; `kind` says how.
+
+    "raised", "hung", "died" and "garbled" concern the records that were asked; "stopped" concerns
+    all, such as calls that are spent.
+    """
+
+    def __init__(self, kind: str, message: str):
+        super().__init__(message)
+        self.kind = kind
+
+
+class Isolated(OwnModel):
+    """The model at FILE.py:NAME, loaded and asked in a child process.
+
+    A batch that takes longer than `timeout` seconds ends the process, and the next one starts it
+    again. `start` is the time it may take to load.
+
+        with Isolated("my_adapter.py:model") as model:
+            print(model.name, model.answer(records))
+    """
+
+    def __init__(self, place: str | Path, *, timeout: float = 60.0, start: float = 300.0):
+        path, name = placed(place)
+        self.place, self.timeout, self.start = f"{path.resolve()}:{name}", timeout, start
+        self._talk = Talk([sys.executable, "-c", SERVE], variables={WORKER: "1"})
+        self._folder = tempfile.TemporaryDirectory(prefix="recombine-")
+        try:
+            hello = self._begin()
+        except BaseException:
+            self.close()
+            raise
+        self.name, self.pooling, self.free = hello["name"], hello["pooling"], hello["free"]
+        self.recorded = hello["recorded"]
+        self.abilities = frozenset(hello["abilities"])
+        self._patience: list[float] = hello["patience"]
+
+    def answer(self, records: Sequence[Record]) -> list[Any]:
+        reply = self.replied(records)
+        if reply["wrong"]:
+            place, what = next(iter(reply["wrong"].items()))
+            raise AdapterFailed("raised", f"record {int(place) + 1}: {unlike(what)}")
+        return reply["answers"]
+
+    def replied(self, records: Sequence[Record]) -> dict[str, Any]:
+        """The answers to one batch, with which are no answers and which records were changed."""
+        return self._ask("answer", records)
+
+    def activations(self, records: Sequence[Record]) -> dict[str, np.ndarray]:
+        from recombine.data.arrays import read_arrays
+
+        self.need("activations", "activations")
+        reply = self._ask("activations", records, folder=self._folder.name)
+        found = {}
+        for layer, file in reply["layers"].items():
+            path = Path(self._folder.name) / file
+            found[layer] = read_arrays(path)[path.stem]
+            path.unlink()
+        return verified(found, len(records))
+
+    def log_probabilities(self, records: Sequence[Record], answers: Sequence[Any]) -> np.ndarray:
+        self.need("log-probabilities", "log-probabilities")
+        found = np.array(self._ask("log-probabilities", records, answers=list(answers))["values"])
+        if found.shape != (len(records),) or np.isnan(found).any():
+            raise AdapterFailed(
+                "raised", f"log-probabilities of shape {found.shape} or not numbers"
+            )
+        return found
+
+    def cost(self, records: Sequence[Record]) -> Estimate | None:
+        from recombine.live.asking import Estimate
+
+        reply = self._ask("cost", records)["cost"]
+        return None if reply is None else Estimate(**reply)
+
+    def parity(self, records: Sequence[Record]) -> Parity | None:
+        reply = self._ask("parity", records)["parity"]
+        otherwise = () if reply is None else tuple(reply.pop("otherwise"))
+        return None if reply is None else Parity(otherwise=otherwise, **reply)
+
+    def patience(self, records: int) -> float:
+        first, each = self._patience
+        return first + each * records
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._talk.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Isolated:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> dict[str, Any]:
+        return self._told({"do": "load", "place": self.place, "path": sys.path}, self.start)
+
+    def _ask(self, what: str, records: Sequence[Record], **further: Any) -> dict[str, Any]:
+        if not self._talk.running:
+            self._begin()
+        limit = max(self.timeout, self.patience(len(records)))
+        return self._told({"do": what, "records": [dict(r) for r in records], **further}, limit)
+
+    def _told(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
+        try:
+            reply = self._talk.ask(request, limit)
+        except TalkFailed as error:
+            raise AdapterFailed(error.kind, str(error).replace("program", "process")) from None
+        if "failed" in reply:
+            if request["do"] == "load":
+                raise InvalidRequest(reply["failed"])
+            if reply["kind"] == "not applicable":
+                raise NotApplicable(reply["failed"])
+            raise AdapterFailed(reply["kind"], reply["failed"])
+        return reply
+
+
+def verified(layers: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
+    """Activations with one finite vector for each record, or an error that names the record."""
+    for layer, array in layers.items():
+        if array.ndim != 2 or len(array) != rows:
+            raise AdapterFailed(
+                "raised", f"layer {layer!r} has shape {array.shape}, expected {rows} rows of units"
+            )
+        if len(bad := np.flatnonzero(~np.isfinite(array).all(axis=1))):
+            raise AdapterFailed("raised", f"record {bad[0] + 1}: layer {layer!r} is not finite")
+    return dict(layers)
+
+
+def serve() -> None:
+    """The child's loop: a line of JSON in, a line out; what the user's code prints is a remark."""
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # The user's code may read its input and print: neither is ours to share.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    model: OwnModel | None = None
+    for line in requests:
+        request = json.loads(line)
+        if request["do"] == "load":
+            sys.path += [folder for folder in request["path"] if folder not in sys.path]
+            try:
+                model = load_model(request["place"])
+                reply = _hello(model)
+            except RecombineError as error:
+                reply = {"failed": str(error), "kind": "raised"}
+        else:
+            assert model is not None
+            reply = respond(model, request)
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _hello(model: OwnModel) -> dict[str, Any]:
+    first = model.patience(0)
+    return {
+        "name": model.name, "abilities": sorted(model.abilities), "pooling": model.pooling,
+        "free": bool(model.free), "recorded": bool(model.recorded),
+        "patience": [first, (model.patience(1024) - first) / 1024],
+    }  # fmt: skip
+
+
+def respond(model: OwnModel, request: dict[str, Any]) -> dict[str, Any]:
+    """What comes of one request: what was asked for, or how the adapter failed."""
+    from recombine.live.client import AskingError
+
+    records = request["records"]
+    try:
+        if request["do"] == "answer":
+            return _answered(model, records)
+        if request["do"] == "activations":
+            files = {}
+            for number, (layer, array) in enumerate(model.activations(records).items()):
+                files[layer] = f"{number}.npy"
+                np.save(Path(request["folder"]) / files[layer], np.asarray(array, float))
+            return {"layers": files}
+        if request["do"] == "log-probabilities":
+            values = model.log_probabilities(records, request["answers"])
+            return {"values": np.asarray(values, float).tolist()}
+        if request["do"] == "cost":
+            cost = model.cost(records)
+            return {"cost": None if cost is None else asdict(cost)}
+        parity = model.parity(records)
+        return {"parity": None if parity is None else asdict(parity)}
+    except AskingError as error:
+        return {"failed": str(error), "kind": "stopped"}
+    except NotApplicable as error:
+        return {"failed": str(error), "kind": "not applicable"}
+    except RecombineError as error:
+        return {"failed": str(error), "kind": "raised"}
+    except (Exception, SystemExit) as error:
+        return {"failed": f"the adapter raised {told(error)}", "kind": "raised"}
+
+
+def _answered(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]:
+    before = deepcopy(records)
+    given = model.answer(records)
+    if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__len__"):
+        raise AdapterFailed(
+            "raised", f"the adapter answered with a {type(given).__name__}, expected a list of "
+            f"{len(before)} answers",
+        )  # fmt: skip
+    if len(given) != len(before):
+        raise AdapterFailed(
+            "raised", f"the adapter gave {len(given)} answers, expected {len(before)}"
+        )
+    answers: list[Any] = []
+    wrong: dict[str, str] = {}
+    for place, answer in enumerate(given):
+        try:
+            answers.append(plain(answer))
+            if not _finite(answers[-1]):
+                wrong[str(place)] = str(answers[-1])
+        except TypeError as error:
+            answers.append(None)
+            wrong[str(place)] = f"a {error}"
+    changed: dict[str, str] = {}
+    for place, (old, new) in enumerate(zip(before, records, strict=False)):
+        keys = list(dict.fromkeys([*old, *new]))
+        # Text, because NaN is not equal to itself and arrays are not one truth value.
+        other = [k for k in keys if k not in old or k not in new or repr(old[k]) != repr(new[k])]
+        if other:
+            changed[str(place)] = str(other[0])
+    return {"answers": answers, "wrong": wrong, "changed": changed}
+
+
+def _finite(answer: Any) -> bool:
+    if isinstance(answer, list):
+        return all(_finite(one) for one in answer)
+    if isinstance(answer, dict):
+        return all(_finite(one) for one in answer.values())
+    return not isinstance(answer, float) or math.isfinite(answer)
+
+
+def unlike(what: str) -> str:
+    """The sentence for what is no answer."""
+    return (
+        f"the answer is {what}, expected a label, a finite number, text, or a list or mapping of "
+        "these"
+    )

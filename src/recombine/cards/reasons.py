@@ -1,0 +1,73 @@
+"""Why a combination probably fails: what training had of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from recombine.audits.slices import Worst
+from recombine.tables.counting import count
+from recombine.tables.novelty import LEVELS, novelty
+from recombine.tables.rows import NONE, Rows
+
+FEW = 10  # training rows below which a lack of them is the likely reason
+
+
+@dataclass(frozen=True)
+class Reason:
+    """The likely reason in words, and how new the combination is."""
+
+    level: str
+    sentence: str
+
+
+def reasons(worst: Sequence[Worst], rows: Rows, train: Rows | None) -> dict[str, Reason]:
+    """For each failing combination the rarest thing about it; by its label."""
+    if train is None:
+        return {one.label: Reason("", "what it was trained on is not known") for one in worst}
+    matrix = rows.matrix()
+    lines = {tuple(line): place for place, line in enumerate(matrix.tolist())}
+    places = [lines[tuple(one.codes)] for one in worst]
+    new = novelty(train, rows.take(places), nearest=False)
+    level = new.row_level
+    pairs = {
+        (a, b): count(train, (a, b))
+        for a, b in itertools.combinations(range(len(train.factors)), 2)
+        if not train.factors[a].many and not train.factors[b].many
+    }
+    singles = [count(train, (f,)) for f in range(len(train.factors))]
+    found = {}
+    for n, (one, place) in enumerate(zip(worst, places, strict=True)):
+        codes = [None if f.many else int(f.codes[place]) for f in rows.factors]
+        found[one.label] = Reason(
+            LEVELS[level[n]], _sentence(train, codes, singles, pairs, LEVELS[level[n]])
+        )
+    return found
+
+
+def _sentence(
+    train: Rows,
+    codes: Sequence[int | None],
+    singles: Sequence[np.ndarray],
+    pairs: dict[tuple[int, int], np.ndarray],
+    level: str,
+) -> str:
+    there = [(int(singles[f][c]), {f: c}) for f, c in enumerate(codes) if c not in (None, NONE)]
+    fewest, value = min(there, key=lambda each: each[0], default=(FEW, {}))
+    if fewest < FEW:
+        return f"{train.label(value)} has {fewest} training rows"
+    both = [
+        (int(table[codes[a], codes[b]]), {a: codes[a], b: codes[b]})
+        for (a, b), table in pairs.items()
+        if codes[a] is not None and codes[b] is not None
+    ]
+    fewest, pair = min(both, key=lambda each: each[0], default=(FEW, {}))
+    if fewest < FEW:
+        what = {place: code for place, code in pair.items() if code is not None}
+        return f"{train.label(what)} are together in {fewest} training rows"
+    if level == "seen":
+        return "it was trained: not for want of data"
+    return f"each of its pairs was trained, and it is a {level}"

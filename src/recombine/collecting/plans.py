@@ -1,0 +1,194 @@
+"""A plan of what to collect: the combinations in order, what each adds, and how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
+
+from recombine.collecting.goals import Space
+from recombine.tables.rows import Rows
+
+if TYPE_CHECKING:
+    from recombine.report.document import Report, Section, Table
+
+FLAT = 0.1  # of what the best combination brings
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How things stand after so many combinations; 0 is before anything is collected."""
+
+    combinations: int
+    rows: int
+    cost: float
+    covered: int
+    share: float  # of the weight of all interactions; of their number where no target is given
+    parts: int
+    balance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """New combinations in the order of their use, with what they bring.
+
+    `codes` has one line a combination, with as many places as the space has. `exact` means that
+    no other plan does better; `bound` says in words what is known, and `at_most` is the share no
+    plan of this budget can pass.
+    """
+
+    space: Space
+    codes: Int[np.ndarray, "row place"]
+    gains: tuple[Gain, ...]
+    possible: int
+    strength: str
+    per_combination: int
+    budget: float | None
+    exact: bool
+    bound: str
+    at_most: float
+    goals: str
+    forbidden: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    weighted: bool = False
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def rows(self) -> list[dict[str, str | list[str]]]:
+        """The combinations in words."""
+        return [self.space.named(line) for line in self.codes]
+
+    def table(self) -> Rows:
+        """The combinations as a table of rows, each once."""
+        return self.space.as_rows(self.codes, "the plan")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every possible interaction is covered at the end."""
+        return self.gains[-1].covered == self.possible
+
+    @property
+    def flattens(self) -> int | None:
+        """After how many combinations each further one brings less than a tenth of the best.
+
+        None where the last one still brings more and something is lacking.
+        """
+        steps = np.diff([gain.share for gain in self.gains])
+        large = np.flatnonzero(steps >= FLAT * steps.max(initial=0.0))
+        last = int(large[-1]) + 1 if len(large) and steps.max() > 0 else 0
+        return None if last == len(self) and not self.complete else last
+
+    @property
+    def flattening(self) -> str:
+        """Where the curve flattens, in words."""
+        if not len(self):
+            return "Nothing is left to collect."
+        if self.complete and self.flattens == len(self):
+            return f"Everything asked for is covered after {len(self)} combinations, not before."
+        if self.flattens is None:
+            return "The curve has not flattened: more budget brings more."
+        ending = f"; everything is covered after {len(self)}" if self.complete else ""
+        return (
+            f"The curve flattens after {self.flattens} combinations: each further one brings less "
+            f"than a tenth of what the best one brings{ending}."
+        )
+
+    @property
+    def summary(self) -> str:
+        """The plan in one sentence."""
+        first, last = self.gains[0], self.gains[-1]
+        what = "of the traffic's interactions" if self.weighted else "of all interactions"
+        parts = "one part" if last.parts == 1 else f"{last.parts} parts"
+        return (
+            f"{len(self)} new combinations ({last.rows} rows) raise what is covered from "
+            f"{first.share:.1%} to {last.share:.1%} {what} ({last.covered:,} of "
+            f"{self.possible:,}) and the value graph from {first.parts} to {parts}."
+        )
+
+    def combinations_table(self) -> Table:
+        """The combinations as a table for people and spreadsheets."""
+        from recombine.report.document import Table
+
+        lines: list[tuple[str | int | float, ...]] = []
+        for number, row in enumerate(self.rows, start=1):
+            words = [v if isinstance(v, str) else " and ".join(v) for v in row.values()]
+            more = self.gains[number].covered - self.gains[number - 1].covered
+            lines.append((number, *words, self.per_combination, more))
+        columns = ("combination", *self.space.names, "rows to collect", "newly covered")
+        return Table("What to collect", columns, lines)
+
+    def gains_table(self) -> Table:
+        """The gain by budget as a table."""
+        from recombine.report.document import Table
+
+        columns = ("combinations", "rows", "cost", "covered", "share covered", "parts", "balance")
+        lines = [
+            (g.combinations, g.rows, g.cost, g.covered, g.share, g.parts, g.balance)
+            for g in self.gains
+        ]
+        return Table("Gain by budget", columns, lines)
+
+    def sections(self) -> list[Section]:
+        """The plan as parts of a report."""
+        from recombine.report.document import Section
+        from recombine.report.figures import Series, curves
+
+        steps = [gain.cost for gain in self.gains]
+        lines = [
+            Series("covered", steps, [gain.share for gain in self.gains]),
+            Series("balance of values", steps, [gain.balance for gain in self.gains]),
+        ]
+        figure = curves(
+            "Gain by budget", "budget spent (an ordinary row costs 1)", "share", lines,
+            y_range=(0.0, 1.02), references=[(self.at_most, "no plan can pass this")],
+            caption=f"{self.flattening} Balance is entropy as a share of the most possible.",
+        )  # fmt: skip
+        notes = "\n\n".join([self.summary, f"{self.bound} Goals: {self.goals}.", *self.notes])
+        return [
+            Section("What to collect next", notes, (figure,), (self.combinations_table(),)),
+            Section("Gain by budget", "", (), (self.gains_table(),)),
+        ]
+
+    def report(self) -> Report:
+        """The plan as a report of its own."""
+        from recombine.report.document import Report
+
+        rules = "; ".join(self.forbidden)
+        return Report(
+            "collect", "What to collect next", "Which new combinations bring most?", self.source,
+            f"strength {self.strength}", self.summary, sections=self.sections(),
+            not_shown=[
+                "Covered and connected are necessary conditions known from teachers that combine "
+                "modules; they do not promise that a model will generalize.",
+                *([f"Impossible by rule, and never proposed: {rules}."] if rules else []),
+            ],
+        )  # fmt: skip
+
+    def document(self) -> dict[str, Any]:
+        """The plan as plain JSON."""
+        return {
+            "schema": "recombine/collect/1",
+            "source": self.source,
+            "factors": {n: list(v) for n, v in zip(self.space.names, self.space.values,
+                                                   strict=True)},
+            "strength": self.strength,
+            "budget": self.budget,
+            "rows_per_combination": self.per_combination,
+            "goals": self.goals,
+            "forbidden": list(self.forbidden),
+            "combinations": self.rows,
+            "gains": [vars(gain) for gain in self.gains],
+            "possible": self.possible,
+            "complete": self.complete,
+            "flattens": self.flattens,
+            "exact": self.exact,
+            "at_most": self.at_most,
+            "bound": self.bound,
+            "summary": self.summary,
+            "notes": list(self.notes),
+        }  # fmt: skip

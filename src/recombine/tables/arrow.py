@@ -1,0 +1,299 @@
+"""Parquet, Arrow and Hugging Face dataset folders, and a faster reader of CSV: all by pyarrow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recombine.errors import InvalidRequest
+from recombine.tables.pieces import Lists, Numbers, Piece, Words, as_text, words
+from recombine.tables.rows import NONE
+from recombine.tables.sources import Chunk, TextTable
+
+_BLOCK = 4 * 2**20  # bytes of a CSV file at a time
+_BATCH = 2**17  # rows of a Parquet file at a time
+
+
+class ReadAnother(Exception):
+    """pyarrow cannot read this CSV file as the standard library does; nothing is lost."""
+
+
+def have_arrow() -> bool:
+    return find_spec("pyarrow") is not None
+
+
+def pyarrow(part: str = "") -> Any:
+    """The package or a part of it, imported when first used."""
+    return import_module(f"pyarrow.{part}" if part else "pyarrow")
+
+
+def need_arrow(path: Path) -> None:
+    """One line that says what to install, where pyarrow is not there."""
+    if not have_arrow():
+        raise InvalidRequest(
+            f'{path} needs pyarrow to be read: pip install "recombine[analysis]", or save the '
+            "table as CSV or JSON lines"
+        )
+
+
+@dataclass(frozen=True)
+class FastTextTable:
+    """A CSV file through pyarrow: the same values as `TextTable` gives, sooner."""
+
+    plain: TextTable
+
+    @property
+    def title(self) -> str:
+        return self.plain.title
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.plain.names
+
+    def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
+        pa = pyarrow()
+        csv = pyarrow("csv")
+
+        text = pa.dictionary(pa.int32(), pa.string())
+        try:
+            reader = csv.open_csv(
+                self.plain.path,
+                read_options=csv.ReadOptions(block_size=_BLOCK),
+                parse_options=csv.ParseOptions(
+                    delimiter=self.plain.delimiter, newlines_in_values=True
+                ),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(wanted, text),
+                    include_columns=list(wanted),
+                    null_values=[],
+                    strings_can_be_null=False,
+                ),
+            )
+            for batch in reader:
+                yield pieces_of(batch, wanted, {})
+        # A cell longer than a block, a ragged row, another encoding: the plain reader knows.
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise ReadAnother(str(error)) from error
+
+
+@dataclass(frozen=True)
+class ArrowFiles:
+    """One table in one or several files of Parquet or Arrow."""
+
+    title: str
+    paths: tuple[Path, ...]
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    @cached_property
+    def _names(self) -> Sequence[str]:
+        return list(_schema(self.paths[0]).names)
+
+    def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
+        for path in self.paths:
+            schema = _schema(path)
+            if absent := [name for name in wanted if name not in schema.names]:
+                raise InvalidRequest(
+                    f"{path} lacks the column {absent[0]!r} that {self.paths[0].name} has"
+                )
+            labels = class_labels(schema)
+            for batch in _batches(path, wanted):
+                if batch.num_rows:
+                    yield pieces_of(batch, wanted, labels)
+
+
+def arrow_file(path: Path) -> ArrowFiles:
+    """A file that ends in .parquet, .arrow or .feather."""
+    need_arrow(path)
+    return ArrowFiles(path.name, (path,))
+
+
+def dataset_folder(path: Path) -> ArrowFiles:
+    """A Hugging Face dataset as `save_to_disk` writes it, or a folder of Parquet or Arrow files."""
+    if (path / "dataset_dict.json").is_file():
+        splits = _json(path / "dataset_dict.json").get("splits", [])
+        known = [name for name in splits if isinstance(name, str) and (path / name).is_dir()]
+        if len(known) != 1:
+            raise InvalidRequest(
+                f"{path} holds the splits {', '.join(known) or '(none)'}: name one of them, such "
+                f"as {path / (known[0] if known else 'train')}"
+            )
+        return dataset_folder(path / known[0])
+    if (path / "state.json").is_file():
+        listed = _json(path / "state.json").get("_data_files", [])
+        files = [str(one.get("filename")) for one in listed if isinstance(one, dict)]
+        if wrong := [name for name in files if Path(name).name != name]:
+            raise InvalidRequest(f"{path / 'state.json'} names {wrong[0]!r}, expected a plain name")
+    else:
+        parquet = sorted(p.name for p in path.iterdir() if p.suffix == ".parquet")
+        files = parquet or sorted(p.name for p in path.iterdir() if p.suffix == ".arrow")
+    if not files:
+        raise InvalidRequest(
+            f"{path} is a folder without a dataset, expected state.json (save_to_disk), or files "
+            "that end in .parquet or .arrow"
+        )
+    need_arrow(path)
+    return ArrowFiles(path.name, tuple(path / name for name in files))
+
+
+def pieces_of(batch: Any, wanted: Sequence[str], labels: Mapping[str, Sequence[str]]) -> Chunk:
+    """The columns of a record batch."""
+    chunk: dict[str, Piece] = {}
+    for name in wanted:
+        piece = piece_of_array(batch.column(batch.schema.get_field_index(name)))
+        chunk[name] = _named(piece, labels[name]) if name in labels else piece
+    return chunk
+
+
+def piece_of_array(array: Any) -> Piece:
+    """A pyarrow array of any type as a piece of a column."""
+    pa = pyarrow()
+    types = pyarrow("types")
+
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return piece_of_array(array.storage)
+    if types.is_null(kind):
+        return Words([], np.full(len(array), NONE, np.int32))
+    if types.is_floating(kind):
+        numbers = array.to_numpy(zero_copy_only=False)
+        return Numbers(numbers.astype(np.float32) if numbers.dtype.itemsize < 4 else numbers)
+    if types.is_integer(kind):
+        if array.null_count == 0:
+            return Numbers(array.to_numpy(zero_copy_only=False))
+        try:
+            return Numbers(array.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:  # too large to be a float
+            return _encoded(array)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _lists(array)
+    return _encoded(array)
+
+
+def _lists(array: Any) -> Lists:
+    compute = pyarrow("compute")
+
+    lengths = compute.list_value_length(array).fill_null(NONE)
+    items = piece_of_array(array.flatten())
+    if isinstance(items, Lists):  # lists of lists: the inner ones are values
+        items = words([as_text(item) for item in array.flatten().to_pylist()])
+    return Lists(lengths.to_numpy(zero_copy_only=False).astype(np.int64), items)
+
+
+def _encoded(array: Any) -> Words:
+    pa = pyarrow()
+    types = pyarrow("types")
+
+    if types.is_dictionary(array.type) and (
+        len(array.dictionary) > len(array) or not types.is_string(array.type.value_type)
+    ):
+        array = array.dictionary_decode()
+    if not types.is_dictionary(array.type):
+        try:
+            array = array.dictionary_encode()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # structures, for one
+            return words([as_text(value) for value in array.to_pylist()])
+    codes = array.indices.fill_null(NONE).to_numpy(zero_copy_only=False)
+    values = array.dictionary.to_pylist()
+    if types.is_string(array.type.value_type) and array.dictionary.null_count == 0:
+        return Words(values, codes)
+    # Different values may be written alike, and none may be among the values.
+    inner = words([as_text(value) for value in values])
+    return Words(inner.values, np.append(inner.codes, NONE)[codes])
+
+
+def class_labels(schema: Any) -> dict[str, Sequence[str]]:
+    """The names of classes that Hugging Face datasets keeps beside columns of numbers."""
+    try:
+        noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = noted.get("info", {}).get("features", {})
+        return {
+            name: feature["names"]
+            for name, feature in features.items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+            and isinstance(feature.get("names"), list)
+        }  # fmt: skip
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _named(piece: Piece, names: Sequence[str]) -> Piece:
+    """Numbers of classes by the names of the classes; a number outside (-1) is none."""
+    if not isinstance(piece, Numbers):
+        return piece
+    codes = np.nan_to_num(piece.array, nan=NONE).astype(np.int64)
+    known = (codes >= 0) & (codes < len(names))
+    return Words([str(name) for name in names], np.where(known, codes, NONE))
+
+
+def _schema(path: Path) -> Any:
+    parquet = pyarrow("parquet")
+
+    with _reading(path):
+        if path.suffix == ".parquet":
+            return parquet.read_schema(path)
+        return _stream(path).schema
+
+
+def _batches(path: Path, wanted: Sequence[str]) -> Iterator[Any]:
+    parquet = pyarrow("parquet")
+    types = pyarrow("types")
+
+    with _reading(path):
+        if path.suffix != ".parquet":
+            yield from _stream(path)
+            return
+        schema = parquet.read_schema(path)
+        texts = [name for name in wanted if types.is_string(schema.field(name).type)]
+        # Text comes as a dictionary, as it lies in the file, and is never spelled out.
+        with parquet.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:
+            yield from file.iter_batches(_BATCH, columns=list(wanted))
+
+
+def _stream(path: Path) -> Any:
+    """The record batches of an Arrow file, of either kind, mapped and not loaded."""
+    pa = pyarrow()
+
+    try:
+        return pa.ipc.open_stream(pa.memory_map(str(path)))
+    except pa.ArrowInvalid:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return pa.RecordBatchReader.from_batches(reader.schema, batches)
+
+
+class _reading:
+    """Turns what pyarrow says of a damaged file into one line."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        pa = pyarrow()
+
+        if isinstance(error, pa.ArrowException | OSError):
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InvalidRequest(f"cannot read {self.path}: {first}") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"cannot read {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidRequest(f"cannot read {path}: expected a JSON object")
+    return found

@@ -1,0 +1,206 @@
+"""Tags for records: what each way finds in a text, and why a row has no tag."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from recombine.errors import InvalidRequest, unknown
+from recombine.tags.callables import call_rows
+from recombine.tags.endpoint import read_answer, tag_prompt
+from recombine.tags.spec import FactorSpec, TagSpec
+
+if TYPE_CHECKING:
+    from recombine.live.model import Model
+
+Reading = Callable[[], Iterator[Mapping[str, Any]]]
+Tag = str | tuple[str, ...] | None  # a list column has tuples; None is "(missing)"
+LIMITS = (
+    'Word lists and patterns do not handle negation ("not red" counts as red), irony or who is '
+    "spoken of."
+)
+
+
+@dataclass
+class Tagged:
+    """A tag per factor and row, and why rows have none."""
+
+    tags: dict[str, list[Tag]]
+    troubles: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def trouble(self, why: str, row: int) -> None:
+        """Counts a row (from 1) that has no tag because of something."""
+        self.troubles[why] += 1
+        self.first.setdefault(why, row)
+
+    def notes(self) -> list[str]:
+        """What went wrong, most frequent first."""
+        return self.remarks + [
+            f"{count} {'row is' if count == 1 else 'rows are'} (missing): {why} "
+            f"(first: row {self.first[why]})"
+            for why, count in self.troubles.most_common()
+        ]
+
+
+def tag_records(
+    records: Reading,
+    spec: TagSpec,
+    column: str | None = None,
+    *,
+    model: Model | None = None,
+    timeout: float = 10.0,
+) -> Tagged:
+    """Tags records, which are read once for each way of tagging that the spec uses.
+
+    >>> from pathlib import Path
+    >>> from recombine.tags.spec import parse_spec
+    >>> words = {"red": ["red", "crimson"], "blue": ["blue"]}
+    >>> spec = parse_spec({"factors": {"colour": {"with": "lexicon", "values": words}}}, Path())
+    >>> rows = [{"text": "A Crimson hat."}, {"text": "bored"}]
+    >>> tag_records(lambda: iter(rows), spec, "text").tags
+    {'colour': ['red', None]}
+    """
+    column = column or spec.column
+    needs_text = [f.name for f in spec.factors if f.way != "callable"]
+    if needs_text and column is None:
+        raise InvalidRequest(
+            f"factor {needs_text[0]!r} is found in a text: name its column with --column NAME"
+        )
+    tagged = Tagged({factor.name: [] for factor in spec.factors})
+    for factor in (*spec.by_way("lexicon"), *spec.by_way("regex")):
+        assert column is not None
+        finder = finder_of(factor)
+        tagged.tags[factor.name] = [finder(text) for text in texts(records(), column)]
+    by_function: dict[str, list[FactorSpec]] = {}
+    for factor in spec.by_way("callable"):
+        assert factor.function is not None
+        by_function.setdefault(factor.function, []).append(factor)
+    for function, factors in by_function.items():
+        _call(function, factors, records, spec, tagged, timeout)
+    if asked := spec.by_way("endpoint"):
+        if model is None:
+            raise InvalidRequest(
+                f"factor {asked[0].name!r} is asked of a model: give --endpoint URL --model NAME"
+            )
+        assert column is not None
+        _ask(model, asked, list(texts(records(), column)), tagged)
+    return tagged
+
+
+def texts(records: Iterator[Mapping[str, Any]], column: str) -> Iterator[str]:
+    """The text of each record, "" where it has none."""
+    for number, record in enumerate(records, 1):
+        if number == 1 and column not in record:
+            raise unknown("column", column, map(str, record))
+        said = record.get(column)
+        yield "" if said is None else said if isinstance(said, str) else str(said)
+
+
+def finder_of(factor: FactorSpec) -> Callable[[str], Tag]:
+    """The function that finds a factor's value in a text by its word lists or patterns."""
+    flags = 0 if factor.case else re.IGNORECASE
+    if factor.pattern is not None:
+        compiled = re.compile(factor.pattern, flags)
+
+        def captured(text: str) -> Tag:
+            found = dict.fromkeys(
+                match[1] if factor.case else match[1].lower()
+                for match in compiled.finditer(text)
+                if match[1]
+            )
+            return _settled([(i, v) for i, v in enumerate(found)], factor.several)
+
+        return captured
+    per_value = []
+    for value, said in factor.patterns.items():
+        whole = "|".join(f"(?:{_words(s, factor) if factor.way == 'lexicon' else s})" for s in said)
+        per_value.append((value, re.compile(whole or re.escape(value), flags)))
+
+    def find(text: str) -> Tag:
+        matches = [(m.start(), value) for value, each in per_value if (m := each.search(text))]
+        return _settled(matches, factor.several)
+
+    return find
+
+
+def _words(phrase: str, factor: FactorSpec) -> str:
+    escaped = r"\s+".join(re.escape(word) for word in phrase.split())
+    return rf"(?<!\w){escaped}(?!\w)" if factor.whole_words else escaped
+
+
+def _settled(matches: list[tuple[int, str]], several: str) -> Tag:
+    """One tag of what was found, by the factor's rule for several."""
+    if several == "list":
+        return tuple(sorted(value for _, value in matches)) if matches else None
+    if not matches or (several == "missing" and len(matches) > 1):
+        return None
+    return min(matches, key=lambda match: match[0])[1]
+
+
+def _call(
+    function: str, factors: Sequence[FactorSpec], records: Reading, spec: TagSpec,
+    tagged: Tagged, timeout: float,
+) -> None:  # fmt: skip
+    outcomes = call_rows(
+        function, records(), folder=spec.folder, timeout=timeout,
+        remark=lambda text: tagged.remarks.append(f"{function} {text}"),
+    )  # fmt: skip
+    for row, outcome in enumerate(outcomes, 1):
+        result, trouble = outcome.result, outcome.trouble
+        if not trouble and not isinstance(result, dict):
+            trouble = f"returned {_kind(result)}, expected a dict of factor to value"
+        if trouble:
+            tagged.trouble(f"{function} {trouble}", row)
+        for factor in factors:
+            tag, why = (None, "") if trouble else checked(result.get(factor.name), factor)
+            if why:
+                tagged.trouble(f"{function} gave {factor.name} {why}", row)
+            tagged.tags[factor.name].append(tag)
+
+
+def _ask(model: Model, factors: Sequence[FactorSpec], said: list[str], tagged: Tagged) -> None:
+    asked = [text for text in said if text.strip()]
+    answers = iter(model.ask([tag_prompt(text, factors) for text in asked]))
+    for row, text in enumerate(said, 1):
+        if not text.strip():
+            tagged.trouble("the text is empty, so nothing was asked", row)
+            found: dict[str, Any] = {}
+            why = ""
+        else:
+            found, why = read_answer(next(answers), factors)
+        if why:
+            tagged.trouble(f"the model {why}", row)
+        for factor in factors:
+            tagged.tags[factor.name].append(found.get(factor.name))
+
+
+def checked(value: Any, factor: FactorSpec) -> tuple[Tag, str]:
+    """A value that somebody's code gave as a tag, or why it is none."""
+    if value is None or value == "":
+        return None, ""
+    if isinstance(value, list | tuple):
+        if factor.several != "list":
+            return None, 'a list; say several = "list" if it holds lists'
+        if not all(isinstance(item, str) for item in value):
+            return None, "a list that does not hold text alone"
+        found: Tag = tuple(sorted(set(value)))
+        strange = [item for item in value if factor.values and item not in factor.values]
+    else:
+        if isinstance(value, float) and value != value:
+            return None, "NaN"
+        if not isinstance(value, str | int | float):
+            return None, f"{_kind(value)}, expected text or a number"
+        found = str(value)
+        strange = [found] if factor.values and found not in factor.values else []
+    if strange:
+        return None, f"a value that is not allowed, such as {strange[0][:40]!r}"
+    return found, ""
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
