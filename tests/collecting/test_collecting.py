@@ -133,7 +133,7 @@ def test_the_greedy_plan_keeps_the_bound_it_states(case) -> None:
     assert best / plan.possible <= plan.at_most + 1e-9
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_no_plan_holds_what_rules_forbid_or_more_than_its_budget(seed: int, budget: int) -> None:
     draw = np.random.default_rng(seed)
@@ -224,7 +224,7 @@ def lists(most: int, count: int, seed: int) -> Rows:
     )
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(st.integers(2, 3), st.integers(1, 5), st.integers(0, 99))
 def test_values_of_one_list_are_paired_with_one_another(most: int, count: int, seed: int) -> None:
     rows = lists(most, count, seed)
@@ -369,3 +369,31 @@ def test_what_cannot_be_done_ends_in_one_line(
     Path("h.csv").write_text("colour,shape\n")
     with pytest.raises(RecombineError):
         command.run(typed(words))
+
+
+def test_a_column_that_tells_all_rows_apart_is_no_factor_unless_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"n{i},{'red' if i % 2 else 'blue'},{'cube' if i % 3 else 'ball'}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,colour,shape", *lines]))
+    with pytest.raises(RecombineError, match=r"'who' has a value of its own.* --factors colour,s"):
+        command.run(typed(f"{tmp_path}/t.csv"))
+    command.run(typed(f"{tmp_path}/t.csv --factors colour,shape"))
+    assert "Nothing is left to collect." in capsys.readouterr().out
+
+
+def test_a_plan_says_its_numbers_in_plain_words() -> None:
+    def told(lines: list[tuple[int, int]], **how: int) -> list[str]:
+        a, b = (np.array(column) for column in zip(*lines, strict=True))
+        rows = Rows("t", (Factor("a", ("p", "q"), a), Factor("b", ("x", "y"), b)))
+        plan = collect(rows, Space.of(rows), **how)
+        return [plan.summary, plan.flattening]
+
+    said = told([(0, 0), (0, 1), (1, 0)], budget=5)
+    assert said[0].startswith("1 new combination (1 row) raises what is covered from 75.0%")
+    assert said[0].endswith("the value graph stays in 1 part.")
+    assert "after 1 combination, not" in said[1]
+    assert "2 new combinations (2 rows) raise" in told([(0, 0), (1, 1)], budget=5)[0]
+    assert "goes from 2 to 1 part." in told([(0, 0), (1, 1)], budget=5)[0]
+    poor = told([(0, 0), (1, 1)], budget=1, per_combination=3)
+    assert "nothing new is proposed" in poor[0] and "raise --budget" in poor[1]

@@ -55,7 +55,7 @@ random_tables = st.builds(
 
 
 @given(random_tables, st.integers(0, 5))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_no_test_combination_is_in_training_and_every_value_still_is(rows, seed):
     made = split(rows, SplitSpec("combination", validation=0.1, seed=seed))
     train, test = lines(rows, made, "train"), lines(rows, made, "test")
@@ -67,7 +67,7 @@ def test_no_test_combination_is_in_training_and_every_value_still_is(rows, seed)
 
 
 @given(random_tables, st.integers(0, 5))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_withheld_pairs_are_in_no_training_row_and_their_rows_are_all_tested(rows, seed):
     made = split(rows, SplitSpec("pair", share=0.2, seed=seed))
     train, test = lines(rows, made, "train"), lines(rows, made, "test")
@@ -157,7 +157,7 @@ def test_rows_that_may_be_left_out_allow_a_larger_divergence():
         return divergences(rows.take(made.rows_of("train")), rows.take(made.rows_of("test")))
 
     assert not len(whole.rows_of("unused"))
-    assert 0 < len(some.rows_of("unused")) <= 0.45 * len(rows)
+    assert 0 < len(some.rows_of("unused")) <= 0.4 * len(rows)
     assert far(some).compounds > far(whole).compounds + 0.1
 
 
@@ -347,7 +347,11 @@ def test_the_command_prints_both_divergences_and_says_what_could_not_be_met(tmp_
     [
         (["--factors", "color"], "did you mean 'colour'"),
         (["--group", "whom"], "did you mean 'who'"),
-        (["--share", "1.5"], "more than 0 and less than 1"),
+        (["--share", "1.5"], "^--share 1.5: expected more than 0 and less than 1"),
+        (["--method", "divergence", "--atom-limit", "-1"], "^--atom-limit -1.0: expected 0 to 1"),
+        (["--near", "2"], "^--near 2.0: expected"),
+        (["--list", "colour"], "expected for example tags=;"),
+        (["--group", "colour", "--share", ".01"], "ask for a share of about"),
         (["--shingles", "words"], "expected characters:5 or words:3"),
     ],
 )
@@ -385,3 +389,36 @@ def test_any_end_of_line_and_delimiter_is_kept(tmp_path, end):
     assert test.startswith("\ufeffa;b;n".encode() + end.encode())
     assert card["parts"]["test"]["rows"] == 6
     assert all(one["holds"] for one in card["guarantees"])
+
+
+def test_no_more_rows_are_left_out_than_may_be():
+    rng = np.random.default_rng(0)
+    uneven = [rng.choice(4, 400, p=[0.5, 0.25, 0.2, 0.05]), rng.choice(3, 400)]
+    rows = Rows("toy", tuple(
+        Factor(name, tuple("pqrs"[: codes.max() + 1]), codes)
+        for name, codes in zip("ab", uneven, strict=True)
+    ))  # fmt: skip
+    made = split(rows, SplitSpec("divergence", share=0.2, unused=0.3))
+    assert len(made.rows_of("unused")) <= 0.3 * len(rows)
+
+
+def test_lists_of_a_csv_are_divided_by_what_they_hold(tmp_path, capsys):
+    path = tmp_path / "k.csv"
+    pairs = itertools.combinations("abcdef", 2)
+    path.write_text("tags,kind\n" + "".join(f"{p};{q},{k}\n" for p, q in pairs for k in "xyz"))
+    command(str(path), "--list", "tags=;", "--method", "pair", "--to", str(tmp_path / "out"))
+    assert "of 9 values" in capsys.readouterr().out.split("training: ")[1].splitlines()[0]
+
+
+def test_a_column_that_tells_all_rows_apart_is_not_taken_for_a_factor(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("who,a,b\n" + "".join(f"n{i},{i % 3},{i % 4}\n" for i in range(60)))
+    with pytest.raises(InvalidRequest, match="--factors a,b"):
+        command(str(path), "--method", "combination", "--to", str(tmp_path / "out"))
+    command(str(path), "--id", "who", "--method", "combination", "--to", str(tmp_path / "out"))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    path = write_csv(tmp_path / "toy.csv", 30)
+    with pytest.raises(InvalidRequest, match="cannot be written; give another folder"):
+        command(str(path), "--to", str(path / "out"))

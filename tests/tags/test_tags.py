@@ -259,7 +259,7 @@ def test_without_a_model_the_command_to_type_is_said():
     st.integers(1, 40),
     st.integers(0, 3),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_a_sheet_looks_at_every_value_as_equally_as_there_are_rows(tags, rows, seed):
     drawn = draw_sheet({"f": tags}, rows, seed)
     assert len(drawn.places) == len(set(drawn.places.tolist())) == min(rows, len(tags))
@@ -523,3 +523,58 @@ def test_a_file_that_is_missing_or_no_toml_is_one_line(tmp_path):
         read_spec(tmp_path / "bad.toml")
     with pytest.raises(InvalidRequest, match="--with SPEC is missing"):
         command(tmp_path / "in.csv", "--to", tmp_path / "out.csv")
+
+
+def test_a_spec_without_factors_is_shown_how_one_looks():
+    for document in ({"colour": {"red": ["red"]}}, {"colour": "red"}, {}, {"factors": {"c": {}}}):
+        with pytest.raises(InvalidRequest, match=r"\[factors\.colour\] with = .*tag --init"):
+            parse_spec(document, Path())
+    with pytest.raises(InvalidRequest, match=r"a factor is a table \[factors.tone\]"):
+        parse_spec({"tone": {"with": "lexicon"}}, Path())
+
+
+def test_the_spec_that_init_prints_runs_as_it_is(tmp_path, capsys):
+    command("--init")
+    (tmp_path / "spec.toml").write_text(capsys.readouterr().out)
+    (tmp_path / "in.csv").write_text("text\nthe crimson coat of size xl was delayed\nno\n")
+    command(tmp_path / "in.csv", "--with", tmp_path / "spec.toml", "--to", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["colour"], first["delivery"], first["size"]) == ("red", "late", "xl")
+    assert (second["colour"], second["delivery"], second["size"]) == ("", "", "")
+
+
+def test_a_function_that_fails_on_every_row_writes_nothing(functions):
+    with pytest.raises(InvalidRequest, match=r"raised ValueError.*as on all 2 rows: nothing is"):
+        called(functions, "faulty", ["raise", "raise"])
+    found, _ = called(functions, "faulty", ["none", "none"])  # to say nothing is no fault
+    assert found.tags["n"] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "none/out.csv"], "there is no folder .*none; make it first"),
+        (["--to", "out.csv", "--rows", "0"], "^--rows 0: expected 1 or more"),
+        (["--to", "out.csv", "--timeout", "-1"], "^--timeout -1: expected seconds"),
+        (["--to", "out.xls"], "ends in .csv, .tsv or .jsonl"),
+    ],
+)
+def test_a_wrong_word_is_refused_before_anything_is_tagged(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    Path("in.csv").write_text("text\na red hat\n")
+    Path("spec.toml").write_text('[factors.c]\nwith = "lexicon"\nvalues = { red = ["red"] }\n')
+    with pytest.raises(InvalidRequest, match=message):
+        command("in.csv", "--column", "text", "--with", "spec.toml", *words)
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "spec.toml"}
+
+
+def test_a_value_that_is_no_tag_on_the_sheet_is_remarked_on(tmp_path, capsys):
+    sheet = tmp_path / "s.csv"
+    rows = ["1,1,t,green,gren", "2,1,t,green,ok", "3,1,t,red,none", "4,1,t,red,pink"]
+    sheet.write_text("\n".join(["row,weight,text,colour (tag),colour (yours)", *rows]))
+    command("--check", sheet)
+    said = capsys.readouterr().out
+    assert "colour: 'gren' (1 row) is no tag on the sheet; did you mean 'green'?" in said
+    assert "colour: 'pink' (1 row) is no tag on the sheet; tags are green, red" in said
+    assert "'none'" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ def arguments(made: argparse.ArgumentParser) -> None:
                       help="CSV, TSV, JSON lines, Parquet, Arrow or a dataset folder")  # fmt: skip
     made.add_argument("--factors", default=None, metavar="A,B",
                       help="columns that combine (default: all others)")  # fmt: skip
+    made.add_argument("--list", action="append", default=[], dest="listed",
+                      metavar="A=MARK", help="a column of lists, such as tags=;")  # fmt: skip
     made.add_argument("--method", default="random",
                       help="random, combination, pair, value or divergence (random)")  # fmt: skip
     made.add_argument("--share", type=float, default=0.2, help="of the rows for the test (.2)")
@@ -61,24 +64,49 @@ def run(chosen: Namespace) -> int:
 
     if chosen.to is None:
         raise InvalidRequest("give --to DIR, a new folder for the parts and the card")
-    spec = SplitSpec(
-        chosen.method, chosen.share, chosen.validation, chosen.seed, chosen.target_divergence,
-        chosen.atom_limit, chosen.unused, chosen.triples,
-    )  # fmt: skip
-    whole = Whole(
-        chosen.group, chosen.text, chosen.near, _shingles(chosen.shingles), chosen.id,
-        not chosen.allow_duplicates,
-    )  # fmt: skip
+    try:
+        spec = SplitSpec(
+            chosen.method, chosen.share, chosen.validation, chosen.seed, chosen.target_divergence,
+            chosen.atom_limit, chosen.unused, chosen.triples,
+        )  # fmt: skip
+        whole = Whole(
+            chosen.group, chosen.text, chosen.near, _shingles(chosen.shingles), chosen.id,
+            not chosen.allow_duplicates,
+        )  # fmt: skip
+    except InvalidRequest as error:
+        raise InvalidRequest(as_typed(str(error))) from error
     quiet = chosen.quiet or chosen.json
     card = split_file(
         chosen.file, names_of(chosen.factors), chosen.to, spec, whole,
-        coding=Coding(bins=chosen.bins, rare=chosen.rare), say=None if quiet else say,
+        coding=Coding(bins=chosen.bins, rare=chosen.rare, lists=_lists(chosen.listed)),
+        say=None if quiet else say,
     )  # fmt: skip
     if chosen.json:
         print(json.dumps(card | {"folder": chosen.to, "card": CARD, "page": PAGE}, indent=1))
     else:
         print("\n".join([*lines(card), f"card: {chosen.to.rstrip('/')}/{PAGE}"]))
     return 0 if all(one["holds"] for one in card["guarantees"]) else 1
+
+
+def as_typed(message: str) -> str:
+    """A message that names an argument of Python, with the option typed for it.
+
+    >>> as_typed("atom_limit=-1.0: expected 0 to 1")
+    '--atom-limit -1.0: expected 0 to 1'
+    """
+    found = re.match(r"([a-z_]+)=(?=[^ ]+[: ])", message)
+    return message if not found else f"--{found[1].replace('_', '-')} {message[found.end() :]}"
+
+
+def _lists(texts: list[str]) -> dict[str, str]:
+    """`--list tags=;` as a dictionary."""
+    found = {}
+    for text in texts:
+        name, equals, mark = text.partition("=")
+        if not (name and equals and mark):
+            raise InvalidRequest(f"--list {text}: expected for example tags=;")
+        found[name] = mark
+    return found
 
 
 def names_of(text: str | None) -> list[str] | None:
@@ -126,5 +154,7 @@ def lines(card: dict[str, Any]) -> list[str]:
     )
     for one in card["guarantees"]:
         mark = "holds" if one["holds"] else "DOES NOT HOLD"
-        shown.append(f"{mark}: {one['name']}, {one['promise']} ({one['measured']:g})")
+        count = "divergence" not in one["name"]
+        measured = f"{one['measured']:g} exceptions" if count else f"measured {one['measured']:.4f}"
+        shown.append(f"{mark}: {one['name']}, {one['promise']} ({measured})")
     return [*shown, *(f"not met: {text}" for text in card["unmet"]), *card["notes"]]

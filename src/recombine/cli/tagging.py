@@ -28,6 +28,8 @@ def arguments(made: argparse.ArgumentParser) -> None:
                       help="a TOML file that declares the factors")  # fmt: skip
     made.add_argument("--to", default=None, metavar="FILE",
                       help="the tagged file; with --check errors.json")  # fmt: skip
+    made.add_argument("--init", action="store_true",
+                      help="print a spec to start from, which runs as it is")  # fmt: skip
     made.add_argument("--check", default=None, metavar="SHEET",
                       help="a sheet that was filled in: measures the error")  # fmt: skip
     made.add_argument("--rows", type=int, default=100, metavar="N", help="on the sheet (100)")
@@ -56,6 +58,11 @@ def arguments(made: argparse.ArgumentParser) -> None:
 
 def run(chosen: Namespace) -> None:
     """Tags a file, or with --check measures how wrong its tags are."""
+    if chosen.init:
+        from recombine.tags.spec import TEMPLATE
+
+        print(TEMPLATE, end="")
+        return
     if chosen.check is not None:
         _check(chosen)
         return
@@ -63,12 +70,17 @@ def run(chosen: Namespace) -> None:
         if given is None and not (name == "--to" and chosen.dry_run):
             raise InvalidRequest(
                 f"{name} is missing: recombine tag FILE --column text --with spec.toml "
-                "--to tagged.csv (or --check SHEET for a sheet that was filled in)"
+                "--to tagged.csv (or --init for a spec to start from, --check SHEET for a sheet "
+                "that was filled in)"
             )
     from recombine.tags.spec import read_spec
     from recombine.tags.writing import check_paths, tag_file
 
     spec = read_spec(chosen.spec)
+    if chosen.rows < 1:
+        raise InvalidRequest(f"--rows {chosen.rows}: expected 1 or more on the sheet, such as 100")
+    if not 0 < chosen.timeout < float("inf"):
+        raise InvalidRequest(f"--timeout {chosen.timeout:g}: expected seconds, such as 10")
     asks = bool(spec.by_way("endpoint"))
     if chosen.dry_run:
         _dry_run(spec, chosen)
@@ -185,10 +197,12 @@ def _model(spec: TagSpec, chosen: Namespace) -> ChatEndpoint:
 
 def _check(chosen: Namespace) -> None:
     from recombine.lab.files import write_json
-    from recombine.tags.checking import check_sheet
+    from recombine.tags.checking import check_sheet, new_values
+    from recombine.tags.writing import check_folder
 
     errors = check_sheet(chosen.check, seed=chosen.seed)
     to = Path(chosen.to) if chosen.to else Path(chosen.check).with_name("errors.json")
+    check_folder(to)
     write_json(to, errors)
     if chosen.json:
         print(json.dumps(errors, indent=1))
@@ -204,7 +218,10 @@ def _check(chosen: Namespace) -> None:
                       "kappa"], rows))  # fmt: skip
     for factor in errors["not_checked"]:
         say(f"{factor}: nothing was checked")
-    print(f"errors: {to} (for recombine audit --tag-errors {to})")
+    for remark in new_values(errors):
+        print(remark)
+    names = ",".join(errors["factors"])
+    print(f"errors: {to} (for recombine audit TAGGED --factors {names} --tag-errors {to})")
 
 
 def _told(one: dict[str, float] | None) -> str:

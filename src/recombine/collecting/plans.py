@@ -87,14 +87,18 @@ class Plan:
     def flattening(self) -> str:
         """Where the curve flattens, in words."""
         if not len(self):
-            return "Nothing is left to collect."
+            if self.complete:
+                return "Nothing is left to collect."
+            return "The budget pays for no combination that adds anything: raise --budget."
         if self.complete and self.flattens == len(self):
-            return f"Everything asked for is covered after {len(self)} combinations, not before."
+            after = _several(len(self), "combination")
+            return f"Everything asked for is covered after {after}, not before."
         if self.flattens is None:
             return "The curve has not flattened: more budget brings more."
         ending = f"; everything is covered after {len(self)}" if self.complete else ""
+        after = _several(self.flattens, "combination")
         return (
-            f"The curve flattens after {self.flattens} combinations: each further one brings less "
+            f"The curve flattens after {after}: each further one brings less "
             f"than a tenth of what the best one brings{ending}."
         )
 
@@ -103,11 +107,19 @@ class Plan:
         """The plan in one sentence."""
         first, last = self.gains[0], self.gains[-1]
         what = "of the traffic's interactions" if self.weighted else "of all interactions"
-        parts = "one part" if last.parts == 1 else f"{last.parts} parts"
+        count = f"({last.covered:,} of {self.possible:,})"
+        if not len(self):
+            return f"{last.share:.1%} {what} {count} are covered; nothing new is proposed."
+        new = f"{_several(len(self), 'new combination')} ({_several(last.rows, 'row')})"
+        verb = "raises" if len(self) == 1 else "raise"
+        graph = (
+            f"the value graph stays in {_several(last.parts, 'part')}"
+            if first.parts == last.parts
+            else f"the value graph goes from {first.parts} to {_several(last.parts, 'part')}"
+        )
         return (
-            f"{len(self)} new combinations ({last.rows} rows) raise what is covered from "
-            f"{first.share:.1%} to {last.share:.1%} {what} ({last.covered:,} of "
-            f"{self.possible:,}) and the value graph from {first.parts} to {parts}."
+            f"{new} {verb} what is covered from {first.share:.1%} to {last.share:.1%} {what} "
+            f"{count}; {graph}."
         )
 
     def combinations_table(self) -> Table:
@@ -192,3 +204,12 @@ class Plan:
             "summary": self.summary,
             "notes": list(self.notes),
         }  # fmt: skip
+
+
+def _several(count: int, what: str) -> str:
+    """A number with its word.
+
+    >>> _several(1, "row"), _several(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

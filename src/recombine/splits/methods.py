@@ -315,7 +315,7 @@ def _by_divergence(rows: Rows, blocks: Labels, spec: SplitSpec, target: float, n
     # A little less than the limit, so that rounding does not break it.
     goal = Goal(target, train, spec.target_divergence, 0.99 * spec.atom_limit)
     seed = host_seed(spec.seed, f"split/divergence/{name}")
-    part = search(atoms, pair, sizes, goal, seed, may_leave=spec.unused > 0)
+    part = search(atoms, pair, sizes, goal, seed, most_left=spec.unused * len(rows))
     held = part[units] == TEST
     return _Held(
         held,
@@ -347,8 +347,9 @@ def _size_note(name: str, got: int, target: float, count: int) -> tuple[str, ...
 
 def _too_large(what: str, sizes: np.ndarray, count: int, name: str) -> InvalidRequest:
     return InvalidRequest(
-        f"the smallest {what} takes {sizes.min() / count:.1%} of the rows, more than the {name} "
-        "part was to have: ask for a larger share"
+        f"the smallest {what} takes {sizes.min() / count:.1%} of the rows, too much for the {name} "
+        f"part: ask for a share of about {sizes.min() / count:.2g}, or divide by something finer "
+        "(another --group, more factors)"
     )
 
 

@@ -232,6 +232,15 @@ class _Search:
             for unit in units[np.argsort(-score, kind="stable")[:several]]:
                 self.move(int(unit), side)
 
+    def take_back(self, most_left: float) -> None:
+        """Units left out go to training, those that harm least first, until few enough are out."""
+        if not most_left:
+            for unit in np.flatnonzero(self.part == UNUSED):
+                self.move(int(unit), TRAIN)
+        while self.rows_of(UNUSED) > most_left:
+            units = self.some(UNUSED)
+            self.move(int(units[np.argmax(self.after(units, UNUSED, TRAIN))]), TRAIN)
+
     def improve(self, rounds: int, may_leave: bool) -> None:
         """Units change places, one move and one answer to it, as long as the value rises."""
         current = self.now()
@@ -274,10 +283,13 @@ def search(
     goal: Goal,
     seed: int,
     *,
-    may_leave: bool = False,
+    most_left: float = 0.0,
     restarts: int = 4,
 ) -> Int[np.ndarray, " unit"]:
-    """For each unit 0 (training), 1 (test) or 2 (left out), the best of some restarts."""
+    """For each unit 0 (training), 1 (test) or 2 (left out), the best of some restarts.
+
+    At most `most_left` rows are left out.
+    """
     best, part = -np.inf, np.zeros(len(sizes), np.int64)
     rounds = int(min(2500, 400 + 20 * len(sizes)))
     for restart in range(restarts):
@@ -287,10 +299,10 @@ def search(
             one.grow()
         else:
             one.withhold()
-        if not may_leave:
-            for unit in np.flatnonzero(one.part == UNUSED):
-                one.move(int(unit), TRAIN)
-        one.improve(rounds, may_leave)
+        if most_left:
+            one.improve(rounds, may_leave=True)
+        one.take_back(most_left)
+        one.improve(rounds, may_leave=False)
         if (value := one.now()) > best:
             best, part = value, one.part.copy()
         if best >= one.best_possible - 1e-6:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from recombine.splits.card import card_document, card_report
 from recombine.splits.checking import guarantees, measure
 from recombine.splits.duplicates import CHARACTERS, Shingles, content_labels, near_labels
 from recombine.splits.methods import PARTS, Split, SplitSpec, split, withheld_labels
-from recombine.splits.pieces import Labels, together, value_numbers
+from recombine.splits.pieces import Labels, check_factors, together, value_numbers
 from recombine.splits.records import Records, content, find_records, kind_of, read_records
 from recombine.tables.rows import Rows, aligned
 
@@ -79,7 +80,12 @@ def split_file(
     coding = coding or Coding()
     if target.exists():
         raise InvalidRequest(f"--to {target} is there already: give a new folder")
+    above = next(folder for folder in target.absolute().parents if folder.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise InvalidRequest(f"--to {target}: {above} cannot be written; give another folder")
     rows = _read(path, factors, whole, coding)
+    if factors is None:
+        check_factors(rows)
     records = find_records(path) if kind_of(path) else None
     notes = []
     if records is not None and len(records) != len(rows):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,21 @@ def check_sheet(path: str | Path, *, seed: int = 0) -> dict[str, Any]:
         "factors": {f: factor_errors(f, on, seed=seed) for f, on in checked.items() if on},
         "not_checked": [f for f, on in checked.items() if not on],
     }
+
+
+def new_values(errors: Mapping[str, Any]) -> list[str]:
+    """A remark for each value a person wrote that is no tag on the sheet: new, or mistyped."""
+    remarks = []
+    for factor, found in errors["factors"].items():
+        tags = [value for value, one in found["per_value"].items() if one["tagged"]]
+        for value, one in found["per_value"].items():
+            if not one["true"] or one["tagged"] or value == MISSING:
+                continue
+            near = difflib.get_close_matches(value, tags, n=1)
+            rows = "1 row" if one["true"] == 1 else f"{one['true']} rows"
+            hint = f"did you mean {near[0]!r}?" if near else f"tags are {', '.join(tags)}"
+            remarks.append(f"{factor}: {value!r} ({rows}) is no tag on the sheet; {hint}")
+    return remarks
 
 
 def factor_errors(factor: str, lines: Sequence[Line], *, seed: int = 0) -> dict[str, Any]:

@@ -19,6 +19,42 @@ _KEYS = {
     "callable": {"values", "function", "several"},
     "endpoint": {"values", "question"},
 }
+_LOOK = (
+    'a factor looks like [factors.colour] with = "lexicon" values = { red = ["red", "crimson"] }'
+)
+_INIT = "recombine tag --init prints a whole spec"
+TEMPLATE = """\
+# The column that holds the text. Paths below start from the folder of this file.
+column = "text"
+
+# A word list: whole words, in any case.
+[factors.colour]
+with = "lexicon"
+values = { red = ["red", "crimson"], blue = ["blue", "navy"], green = ["green"] }
+several = "first"  # or "list" for all that are found, "missing" for none if several are
+
+# Regular expressions, any of which speaks for the value.
+[factors.delivery]
+with = "regex"
+values = { late = ['late', 'delay\\w*'], fast = ['quick\\w*', 'on time'] }
+
+# One regular expression whose group is the value.
+[factors.size]
+with = "regex"
+pattern = 'size (\\w+)'
+
+# A function of yours, called with the whole row as a dict; it returns {"tone": "good"}.
+# [factors.tone]
+# with = "callable"
+# function = "my_tags.py:tone"
+# values = ["good", "bad"]  # anything else it says is refused
+
+# A question to a model (--endpoint URL --model NAME).
+# [factors.politeness]
+# with = "endpoint"
+# question = "How does the writer treat the reader?"
+# values = ["polite", "rude"]
+"""
 
 
 @dataclass(frozen=True)
@@ -75,13 +111,10 @@ def parse_spec(document: Mapping[str, Any], folder: Path, where: str = "the spec
     ('red',)
     """
     if wrong := sorted(set(document) - {"column", "factors"}):
-        raise unknown(f"key of {where}", wrong[0], ("column", "factors"))
+        raise _misplaced(wrong[0], document[wrong[0]], where)
     factors = document.get("factors")
     if not isinstance(factors, dict) or not factors:
-        raise InvalidRequest(
-            f'{where}: no factors; declare one as [factors.colour] with = "lexicon" '
-            'values = { red = ["red", "crimson"] }'
-        )
+        raise InvalidRequest(f"{where}: no factors; {_LOOK} ({_INIT})")
     column = document.get("column")
     if column is not None and not isinstance(column, str):
         raise InvalidRequest(f"{where}: column is {column!r}, expected the name of a column")
@@ -89,10 +122,23 @@ def parse_spec(document: Mapping[str, Any], folder: Path, where: str = "the spec
     return TagSpec(made, column, folder)
 
 
+def _misplaced(key: str, held: Any, where: str) -> InvalidRequest:
+    """The error for a key that no spec has: mostly a factor that lacks `factors.`"""
+    if isinstance(held, dict):
+        return InvalidRequest(
+            f"{where} has a table [{key}]: a factor is a table [factors.{key}]; {_LOOK} ({_INIT})"
+        )
+    return InvalidRequest(
+        f'unknown key of {where} {key!r}: beside column = "text" there are only tables of '
+        f"factors; {_LOOK} ({_INIT})"
+    )
+
+
 def _factor(name: str, one: Any, where: str) -> FactorSpec:
     about = f"{where}, factor {name!r}"
     if not isinstance(one, dict) or "with" not in one:
-        raise InvalidRequest(f"{about}: say with = one of {', '.join(WAYS)}")
+        ways = ", ".join(f'"{way}"' for way in WAYS)
+        raise InvalidRequest(f"{about}: say with = one of {ways}; {_LOOK} ({_INIT})")
     way = one["with"]
     if way not in WAYS:
         raise unknown(f"way to tag ({about})", str(way), WAYS)

@@ -150,17 +150,28 @@ def _call(
         function, records(), folder=spec.folder, timeout=timeout,
         remark=lambda text: tagged.remarks.append(f"{function} {text}"),
     )  # fmt: skip
+    row = faults = 0
+    last = ""
     for row, outcome in enumerate(outcomes, 1):
         result, trouble = outcome.result, outcome.trouble
         if not trouble and not isinstance(result, dict):
             trouble = f"returned {_kind(result)}, expected a dict of factor to value"
         if trouble:
             tagged.trouble(f"{function} {trouble}", row)
+        whys = [trouble] if trouble else []
         for factor in factors:
             tag, why = (None, "") if trouble else checked(result.get(factor.name), factor)
             if why:
-                tagged.trouble(f"{function} gave {factor.name} {why}", row)
+                whys.append(f"gave {factor.name} {why}")
+                tagged.trouble(f"{function} {whys[-1]}", row)
             tagged.tags[factor.name].append(tag)
+        faults += bool(whys)
+        last = whys[-1] if whys else ""
+    if row and faults == row and not any(any(tagged.tags[factor.name]) for factor in factors):
+        raise InvalidRequest(
+            f"{function} {last}, as on all {row} rows: nothing is written; mend it, or take "
+            "its factors out of the spec"
+        )
 
 
 def _ask(model: Model, factors: Sequence[FactorSpec], said: list[str], tagged: Tagged) -> None:

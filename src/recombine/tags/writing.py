@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,8 @@ def tag_file(
     """
     source, to = Path(source), Path(to)
     sheet = sheet_of(to)
+    if rows < 1:  # before anything is asked and paid for
+        raise InvalidRequest(f"rows={rows}: a sheet has at least one")
     check_paths(source, to)
 
     def records() -> Iterator[dict[str, Any]]:
@@ -99,6 +102,17 @@ def check_paths(source: Path, to: Path) -> None:
     for path in (to, sheet):
         if path.exists():
             raise InvalidRequest(f"{path} is there already: give another --to, or move it away")
+    check_folder(to)
+
+
+def check_folder(to: Path) -> None:
+    """Refuses a name in a folder that is not there or cannot be written."""
+    if not to.parent.is_dir():
+        raise InvalidRequest(f"--to {to}: there is no folder {to.parent}; make it first")
+    if not os.access(to.parent, os.W_OK):
+        raise InvalidRequest(
+            f"--to {to}: the folder {to.parent} cannot be written; give another --to"
+        )
 
 
 def sheet_of(to: Path) -> Path:
