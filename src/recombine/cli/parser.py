@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         known = set(self._known())
-        words = message.replace("'", " ").split()
+        words = message.replace("'", " ").replace(":", " ").split()
         for word in sorted(words, key=lambda word: not word.startswith("-")):
             alike = [name for name in known if name.startswith("-") == word.startswith("-")]
             near = difflib.get_close_matches(word, sorted(alike), n=1, cutoff=0.6)
