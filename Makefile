@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CODE := src tests benchmarks
 # Optional packages that tests marked `heavy` need.
-HEAVY := diffusers,hf,llm,opf
+HEAVY := analysis,diffusers,hf,llm,opf
 
 # The PyPI package brings its own pyright; it need not ask whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

@@ -78,6 +78,7 @@ ELSEWHERE = {
     "subgraphs": "test_subgraphs.py",
     "probability": "test_probability.py",
     "constraints": "test_constraints_instrument.py",
+    "uncertainty": "test_uncertainty.py",
 }
 
 

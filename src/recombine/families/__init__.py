@@ -26,6 +26,7 @@ SEQUENCES = {
     "portfolio": "recombine.families.portfolio:PortfolioFamily",
     "scheduling": "recombine.families.scheduling:SchedulingFamily",
     "knapsack": "recombine.families.knapsack:KnapsackFamily",
+    "chains": "recombine.families.chains:Chains",
 }
 
 __getattr__, __all__ = lazy(

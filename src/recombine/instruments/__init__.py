@@ -20,6 +20,7 @@ REGISTRY = {
     "subnetworks": "recombine.instruments.subnetworks:Subnetworks",
     "fracture": "recombine.instruments.fracture:Fracture",
     "picture-fracture": "recombine.instruments.picture_fracture:PictureFracture",
+    "uncertainty": "recombine.instruments.uncertainty:Uncertainty",
 }
 
 __getattr__, __all__ = lazy(
@@ -44,6 +45,7 @@ __getattr__, __all__ = lazy(
         "Subgraphs": "recombine.instruments.subgraphs",
         "Subnetworks": "recombine.instruments.subnetworks",
         "Subject": "recombine.instruments.subject",
+        "Uncertainty": "recombine.instruments.uncertainty",
         "check_instrument": "recombine.instruments.check",
     },
 )

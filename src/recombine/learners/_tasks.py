@@ -22,7 +22,7 @@ from recombine.instruments.subject import Subject
 from recombine.learners._learner import Learner, Program, Tensors
 from recombine.models._model import Model
 from recombine.seeds import Seeds, host_seed, key_at, stream
-from recombine.supports import Support, SupportRule
+from recombine.supports import Collected, Support, SupportRule
 from recombine.trees import next_bucket, pad_to, path_name
 
 EVALUATION_BATCH = 128
@@ -119,7 +119,7 @@ class TaskLearner(Learner):
     """Learns a family from the combinations of a support, told by an encoding."""
 
     family: Family = field(default_factory=Hyperteacher)
-    support: SupportRule = field(default_factory=SupportRule)
+    support: SupportRule | Collected = field(default_factory=SupportRule)
     encoding: Encoding = field(default_factory=Identity)
     seeds: Seeds = field(default_factory=Seeds)
     tasks: int = 128
@@ -223,7 +223,7 @@ def _table(ranks: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def build_support(family: Family, rule: SupportRule, seed: int) -> Support:
+def build_support(family: Family, rule: SupportRule | Collected, seed: int) -> Support:
     """The support of a cell; kept, because many cells and all their readings share it."""
     return rule.build(family.space, host_seed(seed, "support"))
 

@@ -24,5 +24,6 @@ REGISTRY = {
     "anatomy": "recombine.studies.anatomy:Anatomy",
     "fracture": "recombine.studies.fracture:FractureStudy",
     "binding": "recombine.studies.binding:BindingStudy",
+    "collection": "recombine.studies.collection:Collection",
     "foretold": "recombine.studies.foretold:ForetoldStudy",
 }
