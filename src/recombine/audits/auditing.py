@@ -35,10 +35,12 @@ from recombine.audits.holes import (
 from recombine.audits.holes import Risk as Risks
 from recombine.audits.labels import LabelNoise, label_noise
 from recombine.audits.risk import Risk, risk
+from recombine.audits.risk_models import clustered_mean
+from recombine.audits.shifts import shift
 from recombine.audits.slices import Slice, Worst, failure_table, slices
 from recombine.lab.intervals import Interval, mean_interval
 from recombine.seeds import host_seed
-from recombine.splits.divergence import Divergences, divergences
+from recombine.splits.divergence import Divergences
 from recombine.tables.novelty import LEVELS, novelty
 from recombine.tables.rows import MISSING, OTHER, Rows, aligned
 from recombine.tables.rules import Rules, rules_for
@@ -46,6 +48,7 @@ from recombine.tables.rules import Rules, rules_for
 THIN = 10
 """Rows below which a value is called thin: too few to learn it from, or to tell."""
 
+MANY = 10_000  # combinations from which a mean is as good as normal
 WORST = 200  # failing combinations that are kept
 COMPLETIONS = 16  # trained rows that part of a combination is put into, to tell its risk
 
@@ -169,8 +172,10 @@ class Audit:
         if self.evaluation is None:
             return
         slices = self.evaluation.slices
+        whole = set(range(len(self.train.factors)))
         for one in slices:
-            yield Finding("failing slice", one.label, one.sentence, one.ids)
+            kind = "combination" if set(one.assignment) == whole else "slice"
+            yield Finding(f"failing {kind}", one.label, one.sentence, one.ids)
         for worst in self.evaluation.worst:
             told = any(worst.within(one.assignment) for one in slices)
             if worst.adjusted_p <= FALSE_ALARMS and not told:
@@ -265,9 +270,9 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
         labels=None if asked.label is None else label_noise(train, asked.label),
         evaluation=judged,
         divergences={
-            name: divergences(train, rows)
+            name: shift(train, rows)
             for name, rows in (("evaluation", evaluation), ("target", target))
-            if rows is not None
+            if rows is not None and len(rows) and len(train)
         },
         why_not=why_not,
     )  # fmt: skip
@@ -297,8 +302,12 @@ def by_level(
     for level, name in enumerate(LEVELS):
         here = new.level == level
         if here.any():
+            # Of very many combinations no bootstrap is needed, and it would take a while.
+            many = here.sum() > MANY
+            mean = clustered_mean(score[here], np.ones(here.sum())) if many else None
+            rows_here = int(size[here].sum())
             found.append(
-                Level(name, int(size[here].sum()), int(here.sum()), mean_interval(score[here]))
+                Level(name, rows_here, int(here.sum()), mean or mean_interval(score[here]))
             )
     return tuple(found)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -128,10 +128,10 @@ class Risk:
         if self._train is None or self._predictor is None:
             said = (f"no probability for {count} rows: {self.sentence}",)
             return Predicted(np.full(count, np.nan), np.full(count, -1), said)
+        train, others = aligned(self._train, rows)
         forbidden = np.zeros(count, bool)
         if self._rules is not None:
-            forbidden = self._rules.forbidden_rows(rows)
-        train, others = aligned(self._train, rows)
+            forbidden = self._rules.forbidden_rows(_known(self._train, others))
         asked, distinct = _described(train, others, self._train)
         chance, level = self._predictor(asked)[distinct.inverse], asked.level[distinct.inverse]
         why = []
@@ -330,6 +330,15 @@ def _failures(evaluation: Rows, outcome: np.ndarray) -> Float[np.ndarray, " row"
             "divide scores by their maximum"
         )
     return 1 - right
+
+
+def _known(train: Rows, others: Rows) -> Rows:
+    """Other rows with the values that training knows alone: no rule is about any other."""
+    factors = [
+        replace(old, codes=np.where(new.codes >= old.size, NONE, new.codes.astype(np.int64)))
+        for old, new in zip(train.factors, others.factors, strict=True)
+    ]
+    return Rows(others.source, tuple(factors))
 
 
 def _described(train: Rows, others: Rows, frame: Rows) -> tuple[Described, Combinations]:

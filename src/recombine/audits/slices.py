@@ -161,7 +161,7 @@ def slices(
     at = {items[i]: i for i in listed}
     expected = np.concatenate([part.expected for part in levels])
     found = []
-    for one in _unexplained(grid, list(at), least_rows, level):
+    for one in _unexplained(grid, list(at), least_rows, level, len(p)):
         inside, i = grid.holding(one), at[one]
         size, failures = int(grid.size[inside].sum()), int(grid.wrong[inside].sum())
         others, rest = int(grid.wrong.sum()) - failures, int(grid.size.sum()) - size
@@ -261,7 +261,7 @@ def _sums(grid: Grid, t: int, least: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def _unexplained(
-    grid: Grid, candidates: list[tuple[int, ...]], least: int, level: float
+    grid: Grid, candidates: list[tuple[int, ...]], least: int, level: float, tests: int
 ) -> list[tuple[int, ...]]:
     """The candidates (clearest first) that still fail more once the others kept are set aside.
 
@@ -281,10 +281,10 @@ def _unexplained(
             for part in (here, there)
             for number in (grid.wrong, grid.size)
         ]
-        enough, bar = counts[1][0] >= least and counts[3][0] >= 1, level / len(candidates)
-        return bool(
-            enough and fisher(*counts)[0] <= bar and over_combinations(grid, here, there) <= bar
-        )
+        enough = counts[1][0] >= least and counts[3][0] >= 1
+        by_row = enough and fisher(*counts)[0] <= level / len(candidates)
+        # By combination nothing was asked before, so this stands for every test that was made.
+        return bool(by_row and over_combinations(grid, here, there) <= level / tests)
 
     kept: list[tuple[int, ...]] = []
     for items in candidates:

@@ -65,6 +65,7 @@ def run(chosen: Namespace) -> None:
     """Audits, prints what was found, and writes the report where asked."""
     from recombine.audits.auditing import audit
     from recombine.audits.page import document_of, holes_table, report_of
+    from recombine.report.document import readable
 
     tell = (lambda text: None) if chosen.quiet or chosen.json else say
     if not 1 <= chosen.strength <= 4:
@@ -86,7 +87,8 @@ def run(chosen: Namespace) -> None:
     if chosen.json:
         print(json.dumps(document | {"written": written}, indent=1))
     else:
-        print("\n".join([*lines(found), *(f"written: {path}" for path in written)]))
+        # Values come from a file: what would move the cursor or turn the text round is not printed.
+        print(readable("\n".join([*lines(found), *(f"written: {path}" for path in written)])))
 
 
 def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:

@@ -152,10 +152,13 @@ def aligned(*tables: Rows) -> list[Rows]:
         values = tuple(dict.fromkeys(value for factor in same for value in factor.values))
         place = {value: code for code, value in enumerate(values)}
         for kept, factor in zip(together, same, strict=True):
+            if factor.values == values[: factor.size]:  # codes may be many, and on the disk
+                kept.append(replace(factor, values=values))
+                continue
             # The last entry serves -1, the end of a list.
-            table = np.array([*(place[value] for value in factor.values), NONE])
             kind = np.int32 if factor.many else smallest(len(values))
-            codes = table[factor.codes].astype(kind)
+            table = np.array([*(place[value] for value in factor.values), NONE]).astype(kind)
+            codes = table[factor.codes]
             kept.append(replace(factor, values=values, codes=ascending(codes, len(values))))
     return [replace(t, factors=tuple(f)) for t, f in zip(tables, together, strict=True)]
 

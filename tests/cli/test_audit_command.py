@@ -1,0 +1,318 @@
+"""The `audit` command: what it reads, prints, writes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recombine.cli import main
+from recombine.tables.arrow import have_arrow
+from report.browser import needs_chromium, served, visit
+
+COLOURS, SHAPES, PLACES = ("red", "blue", "green"), ("cube", "ball"), ("hill", "lake")
+Command = Callable[..., tuple[int, str, str]]
+
+HOSTILE = (
+    "<script>document.title='owned'</script>",
+    "{{7*7}}",
+    "javascript:document.title='owned'",
+    "nul\x00 and escape\x1b[2J",
+    "right\u202eto left",
+    "=HYPERLINK('http://example.org','x')",
+    "<img src=x onerror=\"document.title='owned'\">",
+)
+
+
+@pytest.fixture
+def audit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> Iterator[Command]:
+    """Types `recombine audit ...` in a folder of its own; gives exit code and what was printed."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr("recombine.cli.leave", sys.exit)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main(["audit", *map(str, words)])
+        told = capsys.readouterr()
+        return int(left.value.code or 0), told.out, told.err
+
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def refused(audit: Command) -> Callable[..., str]:
+    """The one line that a wrong command ends in."""
+
+    def call(*words: object) -> str:
+        code, out, err = audit(*words, "--quiet")
+        assert (code, out) == (2, "") and err.startswith("recombine: error: ")
+        assert err.count("\n") == 1 and "Traceback" not in err
+        return err
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Training without red cubes, evaluated rows in which they fail, and a target with weights."""
+    rng = random.Random(0)
+    every = [(c, s, p) for c in COLOURS for s in SHAPES for p in PLACES]
+
+    def write(name: str, header: str, rows) -> None:
+        lines = [",".join(map(str, row)) for row in rows]
+        (tmp_path / name).write_text("\n".join([header, *lines]) + "\n")
+
+    train = [row for row in every * 25 if row[:2] != ("red", "cube")]
+    write("train.csv", "colour,shape,place,label", [(*row, row[0] == "red") for row in train])
+    right = [
+        (*row, int(rng.random() > (0.8 if row[:2] == ("red", "cube") else 0.04)))
+        for row in every * 20
+    ]
+    write("eval.csv", "colour,shape,place,correct", right)
+    write("target.csv", "colour,shape,place,weight", [(*row, n) for n, row in enumerate(every)])
+    both = [(*row, 1, "train") for row in train] + [(*row, "test") for row in right]
+    write("both.csv", "colour,shape,place,correct,part", both)
+    write("texts.csv", "colour,shape,place,correct", [(*row, "yes") for row in every])
+    write("negative.csv", "colour,shape,place,weight", [(*row, -1) for row in every])
+    return tmp_path
+
+
+FACTORS = ("--factors", "colour,shape,place")
+HOLE = "colour=red, shape=cube"
+
+
+# --- what it tells ---
+
+
+def test_what_is_printed_begins_with_the_sentence_and_names_the_alarms(audit, files):
+    code, out, err = audit("train.csv", *FACTORS, "--eval", "eval.csv", "--outcome", "correct")
+    assert code == 0 and out.startswith("93.8% of 16 possible pairs are trained;")
+    assert f"{HOLE}: expected" in out and "failing slice" in out
+    assert "275 rows" not in out and "train.csv: 250 rows" in err  # progress is not the answer
+    assert "log loss" in out or "Risk cannot be told" in out
+
+
+def test_json_is_one_valid_document_and_nothing_else(audit, files):
+    code, out, err = audit(
+        "train.csv", *FACTORS, "--eval", "eval.csv", "--outcome", "correct", "--target",
+        "target.csv", "--label", "label", "--json",
+    )  # fmt: skip
+    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert (code, err, found["schema"], found["rows"]) == (0, "", 1, 250)
+    kinds = [(f["kind"], f["where"]) for f in found["findings"]]
+    assert kinds == [("hole", HOLE), ("failing slice", HOLE)]
+    assert set(found["exposure"]) == {"combinations", "triples", "pairs", "values"}
+    assert found["evaluation"]["levels"][0]["level"] == "seen"
+    assert all(slice["failing_rows"] for slice in found["evaluation"]["slices"])
+
+
+def test_a_folder_gets_a_page_a_document_and_the_holes_as_a_table(audit, files):
+    code, out, _ = audit("train.csv", *FACTORS, "--to", "out here", "--quiet")
+    place = files / "out here"
+    assert code == 0 and str(Path("out here") / "audit.html") in out
+    assert {p.name for p in place.iterdir()} == {"audit.html", "audit.json", "holes.csv"}
+    assert HOLE in (place / "audit.html").read_text()
+    assert json.loads((place / "audit.json").read_text())["kind"] == "recombine audit"
+    with (place / "holes.csv").open(newline="") as file:
+        header, first, *_ = csv.reader(file)
+    assert header[:3] == ["missing", "saw", "expected"] and first[:2] == [HOLE, "0"]
+
+
+def test_one_file_with_a_split_is_audited_as_two(audit, files):
+    two = audit("train.csv", *FACTORS, "--eval", "eval.csv", "--outcome", "correct", "--json")
+    one = audit("both.csv", *FACTORS, "--split", "part", "--outcome", "correct", "--json")
+    apart, together = json.loads(two[1]), json.loads(one[1])
+    for name in ("rows", "coverage", "sentence"):
+        assert apart[name] == together[name]
+    assert apart["evaluation"]["levels"] == together["evaluation"]["levels"]
+    # Rows keep their numbers in the file they came from.
+    first = [int(e["evaluation"]["slices"][0]["failing_rows"][0]) for e in (apart, together)]
+    assert first[1] == first[0] + 250
+
+
+def test_outcomes_of_training_rows_give_no_risk(audit, files):
+    code, out, _ = audit("both.csv", *FACTORS, "--outcome", "correct", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["evaluation"] is None
+    assert "--split COLUMN" in found["why_not"]["risk"]
+
+
+def test_an_id_column_names_the_failing_rows(audit, files):
+    text = (files / "eval.csv").read_text().splitlines()
+    named = [f"{line},{'name' if n == 0 else f'row-{n}'}" for n, line in enumerate(text)]
+    (files / "named.csv").write_text("\n".join(named) + "\n")
+    train = [f"{line},t{n}" for n, line in enumerate((files / "train.csv").read_text().split())]
+    train[0] = "colour,shape,place,label,name"
+    (files / "train.csv").write_text("\n".join(train) + "\n")
+    _, out, _ = audit("train.csv", *FACTORS, "--eval", "named.csv", "--outcome", "correct",
+                      "--id", "name", "--json")  # fmt: skip
+    rows = json.loads(out)["evaluation"]["slices"][0]["failing_rows"]
+    assert rows and all(row.startswith("row-") for row in rows)
+
+
+def test_rules_typed_and_from_a_file_are_taken_together(audit, files):
+    (files / "rules.txt").write_text("# what cannot be\nIF colour=red THEN shape<>cube\n")
+    for words in (("--forbid", "IF colour=red THEN shape<>cube"), ("--rules", "rules.txt")):
+        _, out, _ = audit("train.csv", *FACTORS, *words, "--quiet")
+        assert out.startswith("100.0% of 15 possible pairs are trained;") and "hole" not in out
+
+
+def test_a_list_column_is_read_with_its_mark(audit, tmp_path):
+    pairs = [f"{a};{b}" for a in "wxyz" for b in "wxyz" if a < b and (a, b) != ("x", "z")]
+    lines = "\n".join(f"{tags},{c}" for tags in pairs for c in COLOURS for _ in range(15))
+    (tmp_path / "lists.csv").write_text(f"tags,colour\n{lines}\n")
+    _, out, _ = audit("lists.csv", "--list", "tags=;", "--quiet")
+    assert "tags=x and z: expected" in out
+
+
+# --- what it refuses ---
+
+
+def test_a_column_that_is_not_there_is_refused_with_the_nearest(refused, files):
+    assert "did you mean 'colour'?" in refused("train.csv", "--factors", "color,shape")
+    assert "did you mean 'correct'?" in refused("train.csv", *FACTORS, "--eval", "eval.csv",
+                                                "--outcome", "corect")  # fmt: skip
+    assert "'lable'" in refused("train.csv", *FACTORS, "--label", "lable")
+
+
+def test_one_value_only_is_said_and_not_hidden(audit, tmp_path):
+    (tmp_path / "one.csv").write_text("colour,shape\n" + "red,cube\nred,ball\n" * 20)
+    code, out, _ = audit("one.csv", "--quiet")
+    assert code == 0 and "factor colour: one value only (red)" in out
+
+
+def test_a_factor_with_a_million_values_is_refused_before_all_of_it_is_read(refused, tmp_path):
+    with (tmp_path / "many.csv").open("w") as file:
+        file.write("colour,user\n")
+        file.writelines(f"red,u{n}\n" for n in range(1_000_000))
+    said = refused("many.csv")
+    assert "column 'user'" in said and "at most 10,000" in said and "--rare" in said
+    assert "1,000,000" not in said  # it stopped long before
+
+
+def test_mixed_types_are_kept_as_text_and_said(audit, tmp_path):
+    cells = ["1", "word", "3.5", "", "True"] * 20
+    lines = "\n".join(f"{c},{cell}" for c in COLOURS for cell in cells)
+    (tmp_path / "mixed.csv").write_text(f"colour,mixed\n{lines}\n")
+    code, out, _ = audit("mixed.csv", "--json")
+    factor = json.loads(out)["factors"]["mixed"]
+    assert code == 0 and factor["values"] == 5 and "mixed, kept as text" in factor["rule"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.csv", b"", "is empty"),
+        ("header.csv", b"colour,shape\n", "has no rows"),
+        ("binary.csv", bytes(range(256)) * 20, "not UTF-8"),
+        ("pickle.csv", pickle.dumps({"colour": ["red"] * 9}), "not UTF-8"),
+        ("pickle.jsonl", pickle.dumps({"colour": ["red"] * 9}), "not UTF-8"),
+        ("pickle.parquet", pickle.dumps({"colour": ["red"] * 9}), "pickle.parquet"),
+        ("model.xyz", b"colour,shape\n", ".csv"),
+        ("ragged.csv", b"colour,shape\nred,cube,extra\n", "line 2"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused_by_name(refused, tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    error = refused(name)
+    assert name in error and said in error
+
+
+class Owned:
+    """Its pickle would write a file where it is loaded."""
+
+    def __reduce__(self):
+        return (Path.write_text, (Path("owned"), "owned"))
+
+
+@pytest.mark.parametrize("name", ["trap.csv", "trap.parquet", "trap.arrow", "trap.jsonl"])
+def test_a_pickle_is_never_loaded_whatever_it_is_called(refused, tmp_path, name):
+    (tmp_path / name).write_bytes(pickle.dumps(Owned()))
+    refused(name)
+    assert not (tmp_path / "owned").exists()
+    if name.endswith(("parquet", "arrow")) and not have_arrow():
+        assert "recombine[analysis]" in refused(name)
+
+
+def test_folders_and_names_that_lead_nowhere_are_refused(refused, tmp_path):
+    (tmp_path / "folder").mkdir()
+    assert "a folder without a dataset" in refused("folder")
+    assert "there is no file nowhere.csv" in refused("nowhere.csv")
+
+
+def test_outcomes_and_weights_must_be_numbers_that_make_sense(refused, files):
+    assert "but has 'yes'" in refused("train.csv", *FACTORS, "--eval", "texts.csv", "--outcome",
+                                      "correct")  # fmt: skip
+    assert "none negative" in refused("train.csv", *FACTORS, "--target", "negative.csv")
+    scores = (files / "eval.csv").read_text().replace(",1\n", ",7\n")
+    (files / "scores.csv").write_text(scores)
+    assert "an outcome is 7" in refused("train.csv", *FACTORS, "--eval", "scores.csv", "--outcome",
+                                        "correct")  # fmt: skip
+
+
+def test_rules_that_name_nothing_or_leave_nothing_are_refused(refused, files):
+    unknown = refused("train.csv", *FACTORS, "--forbid", "IF colour=grren THEN shape<>cube")
+    assert "did you mean 'green'?" in unknown
+    clash = refused("train.csv", *FACTORS, "--forbid", "colour=red", "--forbid", "place=hill",
+                    "--forbid", "colour=blue")  # fmt: skip
+    assert "contradict" in clash and "colour=red; colour=blue" in clash and "hill" not in clash
+    assert "rules file" in refused("train.csv", *FACTORS, "--rules", "nothing.txt")
+
+
+def test_options_that_exclude_or_need_each_other_are_refused(refused, files):
+    assert "leave out" in refused("both.csv", *FACTORS, "--split", "part", "--eval", "eval.csv")
+    assert "--outcome" in refused("train.csv", *FACTORS, "--eval", "eval.csv")
+    assert "1 to 4" in refused("train.csv", *FACTORS, "--strength", "5")
+    assert "'train'" in refused("both.csv", *FACTORS, "--split", "place")
+
+
+# --- hostile values ---
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """Every value, and a column's name, is an attack on a page, a terminal or a spreadsheet."""
+    with (tmp_path / "hostile.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["=1+1", HOSTILE[0], "correct", "part"])
+        for n in range(800):
+            a, b = HOSTILE[n % len(HOSTILE)], HOSTILE[n // 7 % len(HOSTILE)]
+            if (a, b) != (HOSTILE[0], HOSTILE[5]):
+                writer.writerow([a, b, int(a != b), "train" if n % 2 else "test"])
+    return tmp_path / "hostile.csv"
+
+
+def test_hostile_values_reach_no_terminal_and_no_formula(audit, hostile):
+    code, out, _ = audit("hostile.csv", "--split", "part", "--outcome", "correct", "--to", "out")
+    assert code == 0
+    assert not set(out) & {"\x00", "\x1b", "\u202e"}
+    with (hostile.parent / "out" / "holes.csv").open(newline="") as file:
+        cells = [cell for line in csv.reader(file) for cell in line]
+    assert any("HYPERLINK" in cell for cell in cells)
+    assert not any(cell.startswith(("=", "+", "@")) for cell in cells)
+
+
+@needs_chromium
+@pytest.mark.browser
+def test_hostile_values_are_inert_in_a_browser(audit, hostile):
+    audit("hostile.csv", "--split", "part", "--outcome", "correct", "--to", "out", "--quiet")
+    page = (hostile.parent / "out" / "audit.html").read_text("utf-8")
+    with served({"/": page}) as site:
+        seen = visit(site.url + "/")
+    assert "<title>owned" not in seen.dom and "HYPERLINK" in seen.dom
+    assert seen.dom.count("<script") == 0 and seen.dom.count("<img") == 0
+    assert 'href="javascript:' not in seen.dom and "{{7*7}}" in seen.dom
+    assert "\x00" not in seen.dom and "\u202e" not in seen.dom
+    assert seen.console == "" and site.requests == ["/"]
