@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recombine.adapters import AdapterFailed, Isolated, OwnModel, checked
+from recombine.adapters import AdapterFailed, Isolated, OwnModel, checked, load_model
 from recombine.adapters.models import PerRecord
 from recombine.errors import InvalidRequest, NotApplicable
 
@@ -33,6 +35,22 @@ def per_record(body: str) -> str:
 
 def in_batches(body: str) -> str:
     return f"class model:\n    def answer(self, records):\n        {body}\n"
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still works; one that ended and was not yet collected does not."""
+    asked = ["ps", "-o", "stat=", "-p", str(pid)]
+    state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def within(seconds: float, happened) -> bool:
+    end = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def texts(found) -> list[str]:
@@ -231,6 +249,7 @@ def test_an_object_that_hangs_here_is_timed_out():
     assert texts(found) == ["record 2: no answer within 0.3 s"] and found.answers == [0, None, 2]
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 19)), st.integers(1, 20))
 def test_exactly_the_records_that_fail_are_without_an_answer(bad, batch):
     def answer(record):
@@ -250,3 +269,101 @@ def test_exactly_the_records_that_fail_are_without_an_answer(bad, batch):
 def test_names_must_fit_the_records():
     with pytest.raises(InvalidRequest, match="1 names for 10 records"):
         checked(PerRecord(lambda record: 1), RECORDS, names=["a"])
+
+
+def test_what_an_adapter_started_is_ended_with_it_also_when_it_dies_first(adapter, tmp_path):
+    note = tmp_path / "pid"
+    place = adapter(
+        "import subprocess\n"
+        + per_record(
+            "started = subprocess.Popen(['sleep', '600'])\n"
+            f"    open({str(note)!r}, 'w').write(str(started.pid))\n    os._exit(1)"
+        )
+    )
+    found = checked(place, RECORDS[:1])
+    assert found.answers == [None]
+    assert within(10, lambda: not alive(int(note.read_text())))
+
+
+def test_a_killed_caller_leaves_no_hanging_adapter_behind(adapter, tmp_path):
+    note = tmp_path / "pid"
+    body = f"open({str(note)!r}, 'w').write(str(os.getpid()) + '.')\n    time.sleep(600)"
+    place = adapter(per_record(body))
+    asks = f"from recombine.adapters import checked; checked({place!r}, [{{'n': 1}}])"
+    caller = subprocess.Popen([sys.executable, "-c", asks])
+    try:
+        assert within(60, lambda: note.exists() and note.read_text().endswith("."))
+    finally:
+        caller.kill()
+        caller.wait()
+    assert within(10, lambda: not alive(int(note.read_text()[:-1])))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise KeyboardInterrupt", "the adapter raised KeyboardInterrupt (mine.py, line 5)"),
+        ("return 10 ** 5000", "the answer is a whole number of 16610 bits"),
+        ("import json; json.loads('{')", "(mine.py, line 5)"),
+    ],
+)
+def test_what_would_end_the_process_is_told_in_words_and_by_the_users_own_line(adapter, body, told):
+    (said,) = texts(checked(adapter(per_record(body)), RECORDS[:1]))
+    assert told in said and "Traceback" not in said and "stderr" not in said
+
+
+def test_records_taken_from_the_list_are_a_changed_input(adapter):
+    body = "count = len(records); records.clear(); return ['x'] * count"
+    found = checked(adapter(in_batches(body)), RECORDS[:2])
+    assert {problem.kind for problem in found.problems} == {"changed its input"}
+    assert "record 1: the adapter changed its input, the record is gone" in texts(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("class model:\n    def __init__(self): sys.exit('gone')\n", "model() raised SystemExit"),
+        ("class model:\n    answer = len\n    @property\n    def name(self): return 1 / 0\n",
+         "raised ZeroDivisionError: division by zero (mine.py, line 6)"),
+        ("import torch_that_is_not_there\n", "No module named 'torch_that_is_not_there'"),
+    ],
+)  # fmt: skip
+def test_a_model_that_ends_while_it_loads_is_an_error_in_one_line(adapter, body, told):
+    with pytest.raises(InvalidRequest) as error:
+        Isolated(adapter(body))
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        ("{}", "gave no layer"),
+        ("{'a': np.ones((len(records), 3), complex)}", "of type complex128"),
+    ],
+)
+def test_activations_that_are_none_are_explained(adapter, layers, told):
+    place = adapter(
+        in_batches("return ['x'] * len(records)")
+        + f"    def activations(self, records):\n        return {layers}\n"
+    )
+    with Isolated(place) as model, pytest.raises(AdapterFailed, match=told):
+        model.activations(RECORDS)
+
+
+def test_one_ability_may_be_stated_as_a_word():
+    class Says:
+        abilities = "answer"
+
+        def answer(self, records):
+            return ["x"] * len(records)
+
+    assert load_model(Says()).abilities == {"answer"}
+
+
+def test_a_cost_that_is_no_estimate_is_named(adapter):
+    place = adapter(
+        in_batches("return ['x'] * len(records)")
+        + "    def cost(self, records):\n        return 5\n"
+    )
+    with Isolated(place) as model, pytest.raises(AdapterFailed, match="returned a int"):
+        model.cost(RECORDS)

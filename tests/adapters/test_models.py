@@ -180,6 +180,7 @@ def test_records_of_a_file_keep_what_stands_in_it(tmp_path):
 # --- arrays on disk --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     hnp.arrays(
         st.sampled_from([np.float32, np.int64, np.uint8, np.bool_, np.dtype("<U3")]),
@@ -428,3 +429,18 @@ def test_adapt_asks_nothing_that_costs_money_without_a_yes(adapter, data, capsys
         command(*words)
     assert "3 questions, 0 answered before, 3 to ask now" in capsys.readouterr().err
     assert command(*words, "--yes") is None
+
+
+def test_adapt_checks_log_probabilities_where_they_are_offered(adapter, data, capsys):
+    place = adapter(
+        "class model:\n    def answer(self, records): return ['x'] * len(records)\n"
+        "    def log_probabilities(self, records, answers): return [float('nan')]\n"
+    )
+    assert command(place, "--data", str(data), "--rows", "3") == 1
+    assert "log_probabilities: log-probabilities of shape (1,)" in capsys.readouterr().out
+
+
+def test_a_package_that_an_extra_brings_is_named_with_it(adapter, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InvalidRequest, match=r"pip install 'recombine\[torch\]'"):
+        load_model(adapter("import torch"))

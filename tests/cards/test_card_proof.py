@@ -3,7 +3,7 @@
 The answer is a code of colour and shape together (a Latin square), so that a pair of the two which
 training never had, or had wrongly, cannot be guessed; material and light are to be ignored. The
 planted network lacks four such pairs and has two with wrong labels, in rows that are correlated
-besides. Its clean twin lacks as many combinations, and no pair.
+besides. Its clean twin lacks a quarter of all combinations, and no pair.
 """
 
 from __future__ import annotations
@@ -110,8 +110,12 @@ def rows_of(codes: np.ndarray) -> Rows:
 
 def card_of(model: OwnModel, trained: np.ndarray, codes: np.ndarray, budget: int = 10) -> Card:
     columns = table(codes)
-    records = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
-    spec = CardSpec(label=("code",), about=("colour", "shape"), budget=budget, batch=512, probed=600)
+    records = [
+        dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)
+    ]
+    spec = CardSpec(
+        label=("code",), about=("colour", "shape"), budget=budget, batch=512, probed=600
+    )
     return make_card(model, records, read_rows(columns, NAMES), spec, train=rows_of(trained))
 
 
@@ -141,7 +145,7 @@ def inputs(codes: np.ndarray, draws: np.ndarray) -> np.ndarray:
     starts = np.cumsum([0, *SIZES[:-1]])
     clean = mixing[codes + starts].sum(axis=1)
     noise = np.stack([np.random.default_rng(int(d)).normal(size=24) for d in draws])
-    return (clean + 0.25 * noise).astype(np.float32)
+    return (clean + 0.2 * noise).astype(np.float32)
 
 
 def codes_of(records: Sequence[Any]) -> np.ndarray:
@@ -152,7 +156,9 @@ def network(codes: np.ndarray, labels: np.ndarray, seed: int) -> OwnModel:
     """A perceptron with two hidden layers, trained on these rows."""
     torch.manual_seed(seed)
     nn = torch.nn
-    net = nn.Sequential(nn.Linear(24, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 6))
+    net = nn.Sequential(
+        nn.Linear(24, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU(), nn.Linear(96, 6)
+    )
     x = torch.tensor(inputs(codes, 10**6 + np.arange(len(codes))))
     fit(net, lambda some: net(x[some]), torch.tensor(labels), steps=500, rate=3e-3)
 
@@ -162,16 +168,31 @@ def network(codes: np.ndarray, labels: np.ndarray, seed: int) -> OwnModel:
     return TorchModel(net, encode, labels=LABELS, batch=512, name="perceptron")
 
 
-def fit(net: Any, logits: Callable[[Any], Any], labels: Any, *, steps: int, rate: float) -> None:
-    optimiser = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps)
-    for _ in range(steps):
-        some = torch.randint(len(labels), (256,))
-        loss = torch.nn.functional.cross_entropy(logits(some), labels[some])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
+def fit(
+    net: Any, logits: Callable[[Any], Any], labels: Any, *, steps: int, rate: float,
+    batch: int = 256,
+) -> None:  # fmt: skip
+    """Trains in rounds until the network knows the rows it is trained on.
+
+    One that does not would tell nothing about combining.
+    """
+    every = torch.arange(len(labels))
+    for _ in range(6):
+        optimiser = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps)
+        for _ in range(steps):
+            some = torch.randint(len(labels), (batch,))
+            loss = torch.nn.functional.cross_entropy(logits(some), labels[some])
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+        with torch.no_grad():
+            known = (logits(every).argmax(dim=1) == labels).float().mean()
+        if known > 0.99:
+            break
+    assert known > 0.99, f"knows {known:.2f} of its training rows"
     net.eval()
 
 
@@ -186,7 +207,7 @@ def sentence(codes: np.ndarray, draws: np.ndarray) -> list[str]:
 
 
 def tiny_transformer(codes: np.ndarray, labels: np.ndarray, seed: int) -> OwnModel:
-    """A BERT of one narrow layer or two with a tokenizer of whole words, trained on sentences."""
+    """A BERT of two narrow layers with a tokenizer of whole words, trained on sentences."""
     transformers = pytest.importorskip("transformers", reason=WHY.replace("torch", "hf"))
     tokenizers = pytest.importorskip("tokenizers", reason=WHY.replace("torch", "hf"))
     torch.manual_seed(seed)
@@ -201,7 +222,8 @@ def tiny_transformer(codes: np.ndarray, labels: np.ndarray, seed: int) -> OwnMod
         tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]"
     )
     config = transformers.BertConfig(
-        vocab_size=len(places), hidden_size=48, num_hidden_layers=2, num_attention_heads=4,
+        vocab_size=len(places), hidden_size=32,
+        initializer_range=0.1, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=96, num_labels=6, max_position_embeddings=32,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         id2label=dict(enumerate(LABELS)), label2id={n: i for i, n in enumerate(LABELS)},
@@ -212,7 +234,7 @@ def tiny_transformer(codes: np.ndarray, labels: np.ndarray, seed: int) -> OwnMod
     net.train()
     fit(
         net, lambda some: net(input_ids=ids[some], attention_mask=mask[some]).logits,
-        torch.tensor(labels), steps=700, rate=3e-3,
+        torch.tensor(labels), steps=400, rate=3e-3, batch=128,
     )  # fmt: skip
     return Written(TransformersModel(net, reader, prompt="{text}", batch=256, name="tiny BERT"))
 
@@ -244,10 +266,11 @@ def train(request: pytest.FixtureRequest) -> Trained:
     return {"perceptron": network, "tiny BERT": tiny_transformer}[request.param]
 
 
-def test_the_card_names_what_was_planted_and_nothing_else(train: Trained) -> None:
-    of = world(0)
-    seen = training(of, 4000, 0)
-    card = card_of(train(seen, labels_of(seen, of.wrong), 0), seen, evaluated())
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_card_names_what_was_planted_and_nothing_else(train: Trained, seed: int) -> None:
+    of = world(seed)
+    seen = training(of, 4000, seed)
+    card = card_of(train(seen, labels_of(seen, of.wrong), seed), seen, evaluated())
     assert card.decision.verdict == "does not compose"
     found, hit = named(card), len(named(card) & of.failing)
     assert hit >= 0.8 * len(found) and hit >= 0.8 * len(of.failing)
@@ -256,19 +279,36 @@ def test_the_card_names_what_was_planted_and_nothing_else(train: Trained) -> Non
     }
 
 
-def test_the_card_is_silent_on_a_clean_twin(train: Trained) -> None:
-    of = world(0, lost=0, wrong=0)
-    seen = training(of, 4000, 0)
-    card = card_of(train(seen, labels_of(seen, ()), 0), seen, evaluated())
-    assert card.decision.verdict in ("composes", "not enough data")
-    assert card.slices == () and named(card) == set()
+def test_on_clean_twins_the_card_is_silent_but_for_what_really_fails(train: Trained) -> None:
+    silent = 0
+    for seed in range(4):
+        of = world(seed, lost=0, wrong=0, share=0.25)
+        seen = training(of, 4000, seed)
+        model = OnlyAnswers(train(seen, labels_of(seen, ()), seed))
+        card = card_of(model, seen, evaluated())
+        assert card.decision.verdict in ("composes", "not enough data")
+        # Even a twin may fail somewhere: rows that the card has not seen tell. Nothing else is
+        # named.
+        assert named(card) <= failing_again(model)
+        silent += not card.slices and not named(card)
+    assert silent >= 3
 
 
-@pytest.mark.parametrize("seeds", [range(5)])
-def test_what_it_recommends_helps_more_than_random_combinations(train: Trained, seeds) -> None:
-    gains = [np.subtract(*compared(train, seed)) for seed in seeds]
-    # Each seed is a pair; the lower end of the interval of their mean is above nothing at all.
-    assert mean_interval(gains).low > 0
+def failing_again(model: OwnModel, each: int = 40) -> set[tuple[int, ...]]:
+    """The combinations that fail on at least 1 fresh row in 20."""
+    codes = np.repeat(EVERY, each, axis=0)
+    columns = table(codes) | {"draw": list(range(5 * 10**6, 5 * 10**6 + len(codes)))}
+    records = [dict(zip(columns, x, strict=True)) for x in zip(*columns.values(), strict=True)]
+    said = model.answer(records)
+    wrong = [a != b for a, b in zip(said, columns["code"], strict=True)]
+    share = np.reshape(wrong, (-1, each)).mean(axis=1)
+    return {tuple(line) for line in EVERY[share >= 0.05].tolist()}
+
+
+def test_what_it_recommends_helps_more_than_random_combinations(train: Trained) -> None:
+    gains = [float(np.subtract(*compared(train, seed))) for seed in range(4)]
+    # A seed is a pair: the same world, training rows and initial weights.
+    assert mean_interval(gains).low > 0 and min(gains) > 0
 
 
 def compared(train: Trained, seed: int, budget: int = 8, each: int = 30) -> tuple[float, float]:
@@ -279,9 +319,8 @@ def compared(train: Trained, seed: int, budget: int = 8, each: int = 30) -> tupl
     of = world(seed, lost=6, wrong=0)
     seen = training(of, 4000, seed)
     model = OnlyAnswers(train(seen, labels_of(seen, ()), seed))
-    plan = card_of(model, seen, evaluated(), budget).plan
-    assert plan is not None
-    asked = np.array([[VALUES[n].index(row[n]) for n in NAMES] for row in plan.rows])
+    plan = card_of(model, seen, evaluated(), budget).recommended
+    asked = np.array([[VALUES[n].index(str(row[n])) for n in NAMES] for row in plan])
     trained = {tuple(line) for line in of.trained.tolist()}
     new = np.array([line for line in EVERY.tolist() if tuple(line) not in trained])
     random = np.random.default_rng(seed).permutation(new)[: len(asked)]

@@ -100,6 +100,7 @@ def test_an_exclusive_or_is_readable_only_as_a_pair(rng):
         assert one.verdict.answer != READABLE
 
 
+@pytest.mark.slow
 def test_a_sum_of_two_factors_gains_nothing_as_a_pair(rng):
     (a, b, _), combination = grid((3, 3, 6), 5)
     acts = one_hot(a, b) @ rng.normal(size=(6, 12)) + 0.2 * rng.normal(size=(len(a), 12))
@@ -108,6 +109,7 @@ def test_a_sum_of_two_factors_gains_nothing_as_a_pair(rng):
     assert pair.singles is not None and pair.singles > 0.95
 
 
+@pytest.mark.slow
 def test_a_strong_factor_beside_an_absent_one_makes_neither_it_nor_the_pair_readable(rng):
     (a, b, _), combination = grid((4, 4, 3), 5)
     acts = one_hot(a) @ rng.normal(size=(4, 16)) + 0.3 * rng.normal(size=(len(a), 16))
@@ -121,12 +123,14 @@ def test_a_strong_factor_beside_an_absent_one_makes_neither_it_nor_the_pair_read
     assert pair.answer == "no more readable as a pair than by its two values"
 
 
+@pytest.mark.slow
 def test_pairs_that_are_whole_combinations_cannot_be_probed(rng):
     (a, b), combination = grid((6, 6), 4)
     (pair,) = probe(rng.normal(size=(len(a), 4)), {"a": a, "b": b}, combination, pairs=True).pairs
     assert pair.gain is None and "a third factor is needed" in pair.answer
 
 
+@pytest.mark.slow
 def test_labels_of_sets_are_read_in_new_sets(rng):
     sets = np.array([[i in s for i in range(7)] for s in itertools.combinations(range(7), 3)])
     combination = np.repeat(np.arange(len(sets)), 6)
@@ -160,6 +164,7 @@ def test_a_target_that_varies_within_combinations_is_held_against_its_shuffle(rn
     assert null is not None and abs(null - 0.5) < 0.1
 
 
+@pytest.mark.slow
 def test_choosing_among_many_layers_of_noise_gives_no_advantage(rng):
     (a, _, _), combination = grid((2, 5, 5), 4)
     layers = {f"l{i}": rng.normal(size=(len(a), 5)) for i in range(12)}
@@ -204,6 +209,7 @@ def test_random_projections_of_the_inputs_can_explain_a_reading(rng):
     assert any("does not show that the model made it readable" in remark for remark in told)
 
 
+@pytest.mark.slow
 def test_small_floats_are_read_as_the_same_numbers(rng):
     import ml_dtypes
 
@@ -218,6 +224,7 @@ def test_small_floats_are_read_as_the_same_numbers(rng):
         )
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_reading_and_rows_may_come_in_any_layout(rng):
     (a, b), combination = grid((3, 10), 4)
     acts = one_hot(a) @ rng.normal(size=(3, 6)) + rng.normal(size=(len(a), 6))
@@ -241,6 +248,7 @@ def test_a_table_is_probed_by_its_factors_and_their_combination(rng):
     assert probe(acts, {"colour": a, "shape": b}).targets == by_hand.targets
 
 
+@pytest.mark.slow
 def test_the_curve_grows_with_the_combinations(rng):
     (a, _), combination = grid((4, 40), 2)
     acts = one_hot(a) @ rng.normal(size=(4, 60)) + 2 * rng.normal(size=(len(a), 60))
@@ -469,3 +477,12 @@ def test_rows_that_are_not_finite_are_named_and_may_be_left_out(rng):
     dropped = probe(broken, a, combination, drop_bad=True)
     assert dropped.targets == probe(acts[keep], a[keep], combination[keep]).targets
     assert any("2 of 200 rows were left out" in note for note in dropped.notes)
+
+
+def test_rows_that_are_combinations_of_their_own_are_remarked_on():
+    acts = np.random.default_rng(0).normal(size=(60, 3))
+    said = "every row is a combination of its own"
+    alone = probe(acts, np.arange(60) % 2, np.arange(60), draws=1)
+    mated = probe(acts, np.arange(60) % 2, np.arange(60) // 2, draws=1)
+    assert any(said in note for note in alone.notes)
+    assert not any(said in note for note in mated.notes)

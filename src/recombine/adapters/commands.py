@@ -107,7 +107,7 @@ class Talk:
 
     def _start(self) -> None:
         # Where we are ourselves ended as a group, what we start must stay in it.
-        leads = WORKER not in os.environ
+        leads = WORKER not in os.environ and os.name == "posix"
         try:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -257,12 +257,12 @@ def _listen(stream: Any, said: deque[str]) -> None:
 def _finish(
     process: subprocess.Popen[bytes], threads: Sequence[threading.Thread], leads: bool
 ) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError, PermissionError):
-            if leads:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
-            else:
-                process.kill()
+    with suppress(ProcessLookupError, PermissionError):
+        if leads:
+            # What it started is ended with it, also where it died before and left that behind.
+            os.killpg(process.pid, signal.SIGKILL)
+        elif process.poll() is None:
+            process.kill()
     process.wait()
     if process.stdin is not None:
         process.stdin.close()

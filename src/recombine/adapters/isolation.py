@@ -238,9 +238,9 @@ class _Checking:
         for at, what in reply["wrong"].items():
             self.tell("wrong", [places[int(at)]], f"{self._called([places[int(at)]])} "
                       f"{unlike(what)}")  # fmt: skip
-        for at, column in reply["changed"].items():
+        for at, what in reply["changed"].items():
             self.tell("changed its input", [places[int(at)]], f"{self._called([places[int(at)]])} "
-                      f"the adapter changed its input, column {column!r}")  # fmt: skip
+                      f"the adapter changed its input, {what}")  # fmt: skip
         for at, (place, answer) in enumerate(zip(places, reply["answers"], strict=True)):
             if str(at) not in reply["wrong"]:
                 self.answers[place] = answer

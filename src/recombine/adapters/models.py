@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import numbers
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ INSTRUMENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "probability": (("log-probabilities",), "whether probable answers win over right ones"),
     "structure": (("weights", "gradients"), "subnetworks and fracture of a PyTorch module"),
 }
+EXTRAS = {"torch": "torch", "transformers": "hf", "tokenizers": "hf"}  # what brings a package
 CHANGING = ("swap", "invariance")  # ask about records that are in no file
 
 
@@ -131,7 +133,7 @@ class Wrapped(OwnModel):
         stated = getattr(thing, "abilities", None)
         if stated is None:
             stated = [a for a, method in METHODS.items() if callable(getattr(thing, method, None))]
-        self.abilities = frozenset(stated)
+        self.abilities = frozenset([stated] if isinstance(stated, str) else stated)
         for ability in self.abilities:
             if ability not in ABILITIES:
                 raise unknown(f"ability of {self.name}", str(ability), ABILITIES)
@@ -241,7 +243,7 @@ def as_model(thing: Any, name: str = "model") -> OwnModel:
             made = thing()
         except RecombineError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InvalidRequest(f"{name}() raised {told(error)}") from error
         if isinstance(made, OwnModel) or hasattr(made, "answer") or _needed(made) == 1:
             return as_model(made, name)
@@ -276,11 +278,13 @@ def instruments_for(abilities: frozenset[str], recorded: bool = False) -> dict[s
 def pooled(layer: str, given: Any, rows: int) -> Float[np.ndarray, "record unit"]:
     """A layer as one vector a record: axes between the first and the last are averaged."""
     try:
-        array = np.asarray(given, float)
+        raw = np.asarray(given)
+        array = None if raw.dtype.kind == "c" else np.asarray(raw, float)
     except (TypeError, ValueError):
-        array = None
+        raw = array = None
     if array is None or array.ndim == 0 or len(array) != rows:
-        shape = type(given).__name__ if array is None else f"of shape {array.shape}"
+        kind = type(given).__name__ if raw is None else f"of type {raw.dtype}"
+        shape = kind if array is None else f"of shape {array.shape}"
         raise InvalidRequest(f"layer {layer!r} is {shape}: expected {rows} rows of numbers")
     if array.ndim > 2:
         array = array.mean(axis=tuple(range(1, array.ndim - 1)))
@@ -298,6 +302,8 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, str | bool):
         return answer
     if isinstance(answer, numbers.Integral):
+        if (bits := int(answer).bit_length()) > 1024:  # larger than any floating-point number
+            raise TypeError(f"whole number of {bits} bits")
         return int(answer)
     if isinstance(answer, numbers.Real):
         return float(answer)
@@ -313,10 +319,10 @@ def plain(answer: Any) -> Any:
 def told(error: BaseException) -> str:
     """An error of a user's code in one line, with the place in the user's own file."""
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    ours = str(Path(__file__).parents[1])
+    others = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
     frames = [
         f for f in traceback.extract_tb(error.__traceback__)
-        if not f.filename.startswith((ours, "<")) and "site-packages" not in f.filename
+        if not f.filename.startswith(others) and "site-packages" not in f.filename
     ]  # fmt: skip
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return text[:500] + where
@@ -338,7 +344,9 @@ def imported(path: Path) -> Any:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise InvalidRequest(f"{path} cannot be imported: {told(error)}") from error
+        extra = EXTRAS.get(getattr(error, "name", None) or "")
+        install = f"; pip install 'recombine[{extra}]'" if extra else ""
+        raise InvalidRequest(f"{path} cannot be imported: {told(error)}{install}") from error
     return module
 
 

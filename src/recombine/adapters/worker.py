@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import queue
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -145,6 +148,8 @@ class Isolated(OwnModel):
 
 def verified(layers: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
     """Activations with one finite vector for each record, or an error that names the record."""
+    if not layers:
+        raise AdapterFailed("raised", "the adapter offers activations and gave no layer")
     for layer, array in layers.items():
         if array.ndim != 2 or len(array) != rows:
             raise AdapterFailed(
@@ -163,8 +168,11 @@ def serve() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    busy = threading.Event()
+    threading.Thread(target=_hear, args=(requests, lines, busy), daemon=True).start()
     model: OwnModel | None = None
-    for line in requests:
+    while (line := lines.get()) is not None:
         request = json.loads(line)
         if request["do"] == "load":
             sys.path += [folder for folder in request["path"] if folder not in sys.path]
@@ -173,11 +181,28 @@ def serve() -> None:
                 reply = _hello(model)
             except RecombineError as error:
                 reply = {"failed": str(error), "kind": "raised"}
+            except BaseException as error:
+                reply = {"failed": f"{request['place']} raised {told(error)}", "kind": "raised"}
         else:
             assert model is not None
             reply = respond(model, request)
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+        busy.clear()
+
+
+def _hear(
+    requests: IO[bytes], lines: queue.SimpleQueue[bytes | None], busy: threading.Event
+) -> None:
+    """Hands on what is asked; where the one who asks is gone, work that may never end is ended."""
+    for line in requests:
+        busy.set()
+        lines.put(line)
+    if busy.is_set():
+        if os.name == "posix" and os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)  # with what the user's code started
+        os._exit(1)
+    lines.put(None)
 
 
 def _hello(model: OwnModel) -> dict[str, Any]:
@@ -207,8 +232,7 @@ def respond(model: OwnModel, request: dict[str, Any]) -> dict[str, Any]:
             values = model.log_probabilities(records, request["answers"])
             return {"values": np.asarray(values, float).tolist()}
         if request["do"] == "cost":
-            cost = model.cost(records)
-            return {"cost": None if cost is None else asdict(cost)}
+            return {"cost": _estimated(model, records)}
         parity = model.parity(records)
         return {"parity": None if parity is None else asdict(parity)}
     except AskingError as error:
@@ -217,8 +241,22 @@ def respond(model: OwnModel, request: dict[str, Any]) -> dict[str, Any]:
         return {"failed": str(error), "kind": "not applicable"}
     except RecombineError as error:
         return {"failed": str(error), "kind": "raised"}
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also those that would end the process
         return {"failed": f"the adapter raised {told(error)}", "kind": "raised"}
+
+
+def _estimated(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any] | None:
+    cost = model.cost(records)
+    if cost is None:
+        return None
+    from recombine.live.asking import Estimate
+
+    if not isinstance(cost, Estimate):
+        raise AdapterFailed(
+            "raised", f"cost(records) returned a {type(cost).__name__}, expected a "
+            "recombine.live.asking.Estimate or None",
+        )  # fmt: skip
+    return asdict(cost)
 
 
 def _answered(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -249,7 +287,9 @@ def _answered(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]:
         # Text, because NaN is not equal to itself and arrays are not one truth value.
         other = [k for k in keys if k not in old or k not in new or repr(old[k]) != repr(new[k])]
         if other:
-            changed[str(place)] = str(other[0])
+            changed[str(place)] = f"column {str(other[0])!r}"
+    for place in range(len(records), len(before)):
+        changed[str(place)] = "the record is gone from the list"
     return {"answers": answers, "wrong": wrong, "changed": changed}
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from recombine.adapters.isolation import Problem, checked
 from recombine.adapters.models import OwnModel
-from recombine.cards.swaps import About, Swap, found_pairs, made_pairs, read_swap
+from recombine.cards.swaps import About, Swap, contexts, found_pairs, made_pairs, read_swap
 from recombine.errors import NotApplicable, RecombineError
-from recombine.tables.counting import combinations
 from recombine.tables.rows import Rows
 
 Record = Mapping[str, Any]
@@ -88,8 +87,9 @@ def swap_all(
     if change and getattr(model, "recorded", False):
         raise NotApplicable("recorded answers cannot be asked about changed rows")
     found, why_not = [], {}
-    names, place = rows.name_of(range(len(rows))), combinations(rows).inverse
+    names = rows.name_of(range(len(rows)))
     for number, factor in enumerate(rows.names):
+        same = contexts(rows, number)
         try:
             if change:
                 pairs = made_pairs(rows, records, number, most, seed)
@@ -105,14 +105,14 @@ def swap_all(
                     (names[pairs[n][0]], f"{names[pairs[n][0]]}, {factor}={pairs[n][1][factor]}")
                     for n in kept
                 ]
-                groups = [(place[pairs[n][0]], pairs[n][1][factor]) for n in kept]
+                groups = [int(same[pairs[n][0]]) for n in kept]
             else:
                 both = found_pairs(rows, number, most, seed)
                 both = both[answered.told[both].all(axis=1)] if len(both) else both
                 before = [parts_of(answered.answers[a]) for a, _ in both]
                 after = [parts_of(answered.answers[b]) for _, b in both]
                 told = [(names[a], names[b]) for a, b in both]
-                groups = [(place[a], place[b]) for a, b in both]
+                groups = [int(same[a]) for a, _ in both]
             found.append(read_swap(factor, before, after, told, groups, about))
         except NotApplicable as error:
             why_not[factor] = str(error)

@@ -158,8 +158,8 @@ def make_card(
     plans = _planned(rows, outcome, train, spec, why_not)
     why_not |= _never_applies(model)
     card = Card(
-        model.name, rows, answered, outcome, *scored, reasons(scored.worst, rows, train), swaps,
-        read, plans, why_not=why_not,
+        model.name, rows, answered, outcome, *scored,
+        reasons(scored.worst, scored.slices, rows, train), swaps, read, plans, why_not=why_not,
     )  # fmt: skip
     return Card(**{**vars(card), "numbers": numbers_of(card)})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,6 +16,7 @@ Verdict = Literal["composes", "does not compose", "does not know the parts", "no
 
 FEWEST = 5  # combinations on either side; with fewer nothing is decided
 FINEST = 0.25  # of the tolerance: a gap nearer to the line than this is called on the line
+POWER = 0.8  # the chance that as many rows as are asked for settle it
 
 Scores = Float[np.ndarray, " combination"]
 
@@ -70,9 +71,10 @@ def decide(
             seen, unseen,
         )  # fmt: skip
     gap = _welch(score[old], score[new], level)
+    off = f"{abs(gap.estimate):.2f} {'less' if gap.estimate >= 0 else 'more'}"
     numbers = (
         f"{unseen.estimate:.2f} on {unseen.units} new combinations against {seen.estimate:.2f} on "
-        f"{seen.units} trained ones, {gap.estimate:.2f} less ({gap.low:.2f} to {gap.high:.2f})"
+        f"{seen.units} trained ones, {off} (from {gap.low:.2f} to {gap.high:.2f} less)"
     )
     if gap.high <= tolerance:
         sentence = f"Composes: {numbers}; at most {tolerance:g} less was to be shown."
@@ -80,16 +82,20 @@ def decide(
     if gap.low > tolerance:
         sentence = f"Does not compose: {numbers}; more than the {tolerance:g} that is allowed."
         return Decision("does not compose", sentence, seen, unseen, gap)
-    combinations, on_the_line = _needed(gap, int(new.sum()), tolerance)
-    each = max(1.0, float(np.mean(rows[new])))
-    more = max(1, combinations - int(new.sum()))
-    total = math.ceil(more * each)
-    edge = " (it lies on the line; this many would tell which side, if any)" if on_the_line else ""
+    needed = _needed(score[old], score[new], gap, tolerance, level)
+    each, trained_each = (max(1.0, float(np.mean(rows[which]))) for which in (new, old))
+    total = math.ceil(needed.new * each + needed.trained * trained_each)
+    edge = " (it lies on the line: this many would tell which side, if any)" if needed.line else ""
+    also = f" and {_several(needed.trained, 'trained')}" if needed.trained else ""
     sentence = (
         f"Not enough data to say: {numbers}, and {tolerance:g} is allowed. About {total:,} more "
-        f"rows in {more:,} more new combinations would settle it{edge}."
+        f"rows in {_several(needed.new, 'new')}{also} would settle it{edge}."
     )
-    return Decision("not enough data", sentence, seen, unseen, gap, more, total)
+    return Decision("not enough data", sentence, seen, unseen, gap, needed.new, total)
+
+
+def _several(count: int, kind: str) -> str:
+    return f"{count:,} more {kind} combination{'' if count == 1 else 's'}"
 
 
 def _too_few(
@@ -103,20 +109,39 @@ def _too_few(
     total = math.ceil(more * each)
     sentence = (
         f"Not enough data to say: only {there} of the evaluated combinations are {side}; at least "
-        f"{FEWEST} are needed, that is about {total} rows in {more} more {side} combinations."
+        f"{FEWEST} are needed, that is about {total} rows in {_several(more, side)}."
     )
     return Decision(
         "not enough data", sentence, more_combinations=more, more_rows=total
     )  # fmt: skip
 
 
-def _needed(gap: Interval, there: int, tolerance: float) -> tuple[int, bool]:
-    """How many new combinations bring the interval clear of the line, if the gap stays as it is."""
-    away = abs(gap.estimate - tolerance)
-    on_the_line = away < FINEST * tolerance
-    wanted = max(away, FINEST * tolerance)
-    half = gap.high - gap.estimate if gap.estimate <= tolerance else gap.estimate - gap.low
-    return max(there + 1, math.ceil(there * (half / wanted) ** 2)), on_the_line
+class _Needed(NamedTuple):
+    """How many more combinations of either kind, and whether the gap lies on the line."""
+
+    new: int
+    trained: int
+    line: bool
+
+
+def _needed(
+    old: Scores, new: Scores, gap: Interval, tolerance: float, level: float
+) -> _Needed:  # fmt: skip
+    """What would bring the interval clear of the line four times in five, if the gap stays.
+
+    New combinations make only their own side surer: where the trained side alone is too unsure,
+    more of both are asked for.
+    """
+    away = max(abs(gap.estimate - tolerance), FINEST * tolerance)
+    line = abs(gap.estimate - tolerance) < FINEST * tolerance
+    wanted = (away / float(stats.norm.ppf(0.5 + level / 2) + stats.norm.ppf(POWER))) ** 2
+    trained, fresh = _error(old)[0], _error(new)[0]
+    if trained < 0.5 * wanted:
+        total = len(new) * fresh / (wanted - trained)
+        return _Needed(max(1, math.ceil(total) - len(new)), 0, line)
+    times = (trained + fresh) / wanted
+    more = (math.ceil(max(times - 1, 0) * len(side)) for side in (new, old))
+    return _Needed(max(1, next(more)), next(more), line)
 
 
 def _welch(a: Scores, b: Scores, level: float, one_sample: bool = False) -> Interval:
@@ -132,12 +157,9 @@ def _welch(a: Scores, b: Scores, level: float, one_sample: bool = False) -> Inte
 def _error(values: Scores) -> tuple[float, float]:
     """The squared error of a mean, and its degrees of freedom.
 
-    Values that are all alike have no spread to go by: then that of a proportion with one more
-    success and one more failure.
+    The spread is at least what one more combination that fails altogether would make it: where a
+    few combinations fail and none of these was drawn, the others' spread says nothing of them.
     """
     count = len(values)
-    spread = float(np.var(values, ddof=1))
-    if spread < 1e-12:
-        share = (float(np.sum(np.clip(values, 0, 1))) + 1) / (count + 2)
-        spread = share * (1 - share)
+    spread = max(float(np.var(values, ddof=1)), float(np.var(np.append(values, 0.0), ddof=1)))
     return spread / count, count - 1

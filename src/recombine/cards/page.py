@@ -14,7 +14,10 @@ from recombine.report.figures import Estimates, dots
 
 SHOWN = 20
 
-SILENT = "No slice fails more than the rest beyond chance; what fails at all follows."
+SILENT = (
+    "No slice with rows enough to tell fails more than the rest beyond chance; what fails at all "
+    "follows."
+)
 
 NOT_SHOWN = (
     "Why the model fails: the reasons given are what training had of a combination, which is a "
@@ -63,8 +66,8 @@ def document_of(
         "numbers": {name: asdict(number) for name, number in card.numbers.items()},
         "worst": [
             {"combination": w.label, "rows": w.size, "failures": w.failures,
-             "adjusted_p": w.adjusted_p, "failing_rows": list(w.ids), "why": card.reasons[w.label].sentence,
-             "level": card.reasons[w.label].level}
+             "adjusted_p": w.adjusted_p, "failing_rows": list(w.ids),
+             "why": card.reasons[w.label].sentence, "level": card.reasons[w.label].level}
             for w in card.worst
         ],
         "slices": [

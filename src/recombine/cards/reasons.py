@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recombine.audits.slices import Worst
+from recombine.audits.slices import Slice, Worst
 from recombine.tables.counting import count
 from recombine.tables.novelty import LEVELS, novelty
 from recombine.tables.rows import NONE, Rows
@@ -24,8 +24,11 @@ class Reason:
     sentence: str
 
 
-def reasons(worst: Sequence[Worst], rows: Rows, train: Rows | None) -> dict[str, Reason]:
-    """For each failing combination the rarest thing about it; by its label."""
+def reasons(
+    worst: Sequence[Worst], slices: Sequence[Slice], rows: Rows, train: Rows | None
+) -> dict[str, Reason]:
+    """For each failing combination what training had of the slice it fails in, or else of the
+    rarest thing about it; by its label."""
     if train is None:
         return {one.label: Reason("", "what it was trained on is not known") for one in worst}
     matrix = rows.matrix()
@@ -39,13 +42,31 @@ def reasons(worst: Sequence[Worst], rows: Rows, train: Rows | None) -> dict[str,
         if not train.factors[a].many and not train.factors[b].many
     }
     singles = [count(train, (f,)) for f in range(len(train.factors))]
+    known = [(each, _trained(train, each)) for each in slices]
     found = {}
     for n, (one, place) in enumerate(zip(worst, places, strict=True)):
         codes = [None if f.many else int(f.codes[place]) for f in rows.factors]
-        found[one.label] = Reason(
-            LEVELS[level[n]], _sentence(train, codes, singles, pairs, LEVELS[level[n]])
-        )
+        within = [(each, there) for each, there in known if _holds(each, codes)]
+        if within:
+            each, there = min(within, key=lambda pair: pair[1])
+            want = "" if there < FEW else ": not for want of data"
+            sentence = f"{each.label} fails; {there} training rows have it{want}"
+        else:
+            sentence = _sentence(train, codes, singles, pairs, LEVELS[level[n]])
+        found[one.label] = Reason(LEVELS[level[n]], sentence)
     return found
+
+
+def _holds(part: Slice, codes: Sequence[int | None]) -> bool:
+    return all(codes[factor] is not None and (codes[factor],) == tuple(values)
+               for factor, values in part.assignment.items())  # fmt: skip
+
+
+def _trained(train: Rows, part: Slice) -> int:
+    """How many training rows a slice has."""
+    chosen = [factor for factor, values in part.assignment.items() for _ in values]
+    codes = tuple(value for values in part.assignment.values() for value in values)
+    return int(count(train, chosen)[codes])
 
 
 def _sentence(

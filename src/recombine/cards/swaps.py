@@ -28,7 +28,7 @@ class Swap:
 
     `leaks` is the share of pairs in which an answer about something else changed (0 is right),
     `responds` the share in which the answer about the factor itself changed (1 is right); None
-    where no answer is about it. Pairs between the same two combinations count as one.
+    where no answer is about it. Pairs that agree in all other factors count as one.
     """
 
     factor: str
@@ -47,8 +47,7 @@ def found_pairs(rows: Rows, factor: int, most: int = 500, seed: int = 0) -> Pair
         raise NotApplicable(f"{rows.names[factor]} holds lists: one value cannot be exchanged")
     matrix = rows.matrix()
     place = sum(f.codes.shape[1] if f.many else 1 for f in rows.factors[:factor])
-    others = np.delete(matrix, place, axis=1)
-    same = _groups(others)
+    same = contexts(rows, factor)
     rng = np.random.default_rng(host_seed(seed, f"swaps/{rows.names[factor]}"))
     order = rng.permutation(len(matrix))
     first: dict[int, dict[int, list[int]]] = {}
@@ -66,6 +65,16 @@ def found_pairs(rows: Rows, factor: int, most: int = 500, seed: int = 0) -> Pair
     rng.shuffle(candidates)
     candidates.sort(key=lambda each: each[0])
     return np.asarray([(x, y) for _, x, y in candidates[:most]], np.int64).reshape(-1, 2)
+
+
+def contexts(rows: Rows, factor: int) -> Int[np.ndarray, " row"]:
+    """Which rows agree in every other factor: what is said of one such set is said once."""
+    place = sum(f.codes.shape[1] if f.many else 1 for f in rows.factors[:factor])
+    width = rows.factors[factor].codes.shape[1] if rows.factors[factor].many else 1
+    others = np.delete(rows.matrix(), range(place, place + width), axis=1)
+    if not others.shape[1]:
+        return np.zeros(len(rows), np.int64)
+    return np.unique(others, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def made_pairs(
@@ -102,7 +111,7 @@ def read_swap(
 ) -> Swap:
     """What changed from `before` to `after` in the parts of answers, pair by pair.
 
-    `names` are the two rows of each pair, `groups` the pair of combinations it belongs to.
+    `names` are the two rows of each pair, `groups` what all other factors are in it.
     """
     if not before:
         raise NotApplicable(f"no two rows differ in {factor} alone")
@@ -128,12 +137,6 @@ def _mean(values: Sequence[float], groups: Sequence[Any]) -> Interval:
     for group, value in zip(groups, values, strict=True):
         by.setdefault(group, []).append(value)
     return mean_interval([float(np.mean(each)) for each in by.values()])
-
-
-def _groups(matrix: Int[np.ndarray, "row place"]) -> Int[np.ndarray, " row"]:
-    if not matrix.shape[1]:
-        return np.zeros(len(matrix), np.int64)
-    return np.unique(matrix, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _hashable(value: Any) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from recombine.cli.words import say, text_table
-from recombine.errors import InvalidRequest, RecombineError
+from recombine.errors import InvalidRequest, NotApplicable, RecombineError
 
 if TYPE_CHECKING:
     from recombine.adapters.worker import Isolated
@@ -80,7 +82,7 @@ def document(chosen: argparse.Namespace) -> dict[str, Any]:
             if result.answered and result.seconds > 0:
                 found["rows_per_second"] = result.answered / result.seconds
             problems += [str(problem) for problem in result.problems]
-        for measure in (_parity, _layers):
+        for measure in (_parity, _layers, _log_probabilities):
             try:
                 problems += measure(model, records, found)
             except RecombineError as error:
@@ -140,7 +142,8 @@ def _parity(model: Isolated, records: list[dict[str, Any]], found: dict[str, Any
     parity = model.parity(records)
     if parity is None:
         return []
-    found["parity"], found["largest_difference"] = str(parity), parity.largest
+    found["parity"] = str(parity)
+    found["largest_difference"] = parity.largest if math.isfinite(parity.largest) else None
     return [] if parity.fine else [str(parity)]
 
 
@@ -148,4 +151,14 @@ def _layers(model: Isolated, records: list[dict[str, Any]], found: dict[str, Any
     if "activations" in model.abilities:
         layers = model.activations(records)
         found["layers"] = {name: array.shape[1] for name, array in layers.items()}
+    return []
+
+
+def _log_probabilities(
+    model: Isolated, records: list[dict[str, Any]], found: dict[str, Any]
+) -> list[str]:
+    asked = [(r, a) for r, a in zip(records, found["answers"], strict=False) if a is not None]
+    if asked and "log-probabilities" in model.abilities:
+        with suppress(NotApplicable):
+            model.log_probabilities([r for r, _ in asked], [a for _, a in asked])
     return []

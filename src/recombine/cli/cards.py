@@ -116,6 +116,8 @@ def spec_of(chosen: Namespace) -> CardSpec:
         raise InvalidRequest(
             f"--tolerance {chosen.tolerance:g} --floor {chosen.floor:g}: expected shares"
         )
+    if chosen.budget < 1:
+        raise InvalidRequest(f"--budget {chosen.budget}: expected at least 1 combination")
     if chosen.label and chosen.scorer:
         raise InvalidRequest("--label and --scorer both mark answers: give one of them")
     return CardSpec(

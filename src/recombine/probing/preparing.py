@@ -79,6 +79,11 @@ def prepared(
         found = [one.take(keep) for one in found]
         group = groups_of(group[keep], found)
         inputs = None if inputs is None else inputs[keep]
+    if len(np.unique(group)) == len(group):
+        notes.append(
+            "every row is a combination of its own, so that holding combinations out is holding "
+            "rows out: say which rows share one, if any do"
+        )
     living = [one for one in found if _varies(one)]
     dead = ", ".join(repr(one.name) for one in found if not _varies(one))
     if not living:
