@@ -118,7 +118,7 @@ def test_what_is_written_is_what_is_printed_as_json(folder, made, capsys) -> Non
     assert printed == made
     assert made["collect"][0]["colour"] == "red" and made["collect"][0]["shape"] == "cube"
     assert made["slices"][0]["where"] == "colour=red, shape=cube"
-    assert made["worst"][0]["why"] == "colour=red, shape=cube are together in 0 training rows"
+    assert made["worst"][0]["why"] == "colour=red, shape=cube fails; 0 training rows have it"
     page = (folder / "first" / "card.html").read_text()
     assert made["decision"]["sentence"].split(":")[0] in page
 
