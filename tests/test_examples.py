@@ -16,6 +16,8 @@ import pytest
 
 from live.standin import StandIn
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 ROOT = Path(__file__).resolve().parents[1]
 RECOMBINE = "from recombine.cli import main; main()"
 BLOCK = re.compile(r"^```(?:sh|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

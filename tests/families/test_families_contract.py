@@ -44,7 +44,12 @@ class Rescaling(Regression):
         return inputs * (latent @ content["vectors"])
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+SLOW = ("goals", "preferences")  # they compile longest; make test-all runs them
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in sorted(REGISTRY)]
+)
 def test_a_registered_family_keeps_the_contract(name):
     check_family(load(REGISTRY[name])())
 

@@ -25,6 +25,8 @@ from recombine.models.binding import BagNet, ConvNet, SlotNet
 from recombine.models.slots import SlotAutoencoder
 from recombine.seeds import Seeds
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 SWAP = BindingLearner(family=Objects(side=16, most_objects=2), model=ConvNet(4))
 REPORT = replace(
     SWAP, task="report", model=SlotNet(4, slots=3), objects=(2, 3),

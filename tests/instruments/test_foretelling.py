@@ -24,6 +24,8 @@ from recombine.models import MLP
 from recombine.models.diffusion import DiT
 from recombine.supports import SupportRule
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 SCENES = Scenes(modules=8, active=2, size=16, cells=2, shapes=4, colours=2)
 LEARNER = Flow(
     family=SCENES, model=DiT(depth=2, width=64, heads=2, patch=8),

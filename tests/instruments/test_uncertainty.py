@@ -27,6 +27,8 @@ from recombine.models.diffusion import DiT
 from recombine.models.sequence import SequenceModel
 from recombine.supports import Collected, SupportRule
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 START = Collected(SupportRule("random", 0.7), "random", 0)
 TEACHER: Any = Supervised(
     family=Hyperteacher(modules=7, active=2, input_units=4, hidden=(4,), output_units=4),

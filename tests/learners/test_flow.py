@@ -26,6 +26,8 @@ from recombine.models.sampling import sample
 from recombine.seeds import Seeds
 from recombine.trees import named, unnamed
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 SIDE = 4
 PIXELS = 3 * SIDE**2
 

@@ -24,6 +24,8 @@ from recombine.learners.masks import Masking, MaskLearner, density, kept, masked
 from recombine.models import MLP
 from recombine.models.layers import named_layers
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 BASE = Supervised(
     family=Hyperteacher(modules=6, active=2), model=MLP(width=12, depth=1), tasks=8, samples=4,
     evaluation_tasks=128, training_steps=20, evaluation_every=10,

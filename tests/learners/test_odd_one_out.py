@@ -30,6 +30,8 @@ from recombine.models.items import ItemConv, ItemMLP, ItemTransformer
 from recombine.models.layers import Mask, named_layers, wrap
 from recombine.seeds import Seeds
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 FIELDS = FieldsOdd(fields=5, values=4)
 SMALL = {
     "family": FIELDS, "model": ItemMLP(width=32, depth=2, embedding=16), "batch": 32,

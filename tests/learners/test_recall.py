@@ -23,6 +23,8 @@ from recombine.seeds import Seeds
 from recombine.supports import SupportRule
 from recombine.trees import named, unnamed
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 TINY = Recall(
     family=Hyperteacher(modules=5, active=2, input_units=3, hidden=(4,), output_units=2),
     support=SupportRule(held_out=0.4),

@@ -22,6 +22,8 @@ from recombine.models.slots import (
     SlotAutoencoder,
 )
 
+pytestmark = pytest.mark.slow  # make test-all runs it
+
 FAMILY = Objects(side=24, most_objects=2)
 DRAW = {"side": 24, "colours": 4, "shapes": 4}
 SEERS = {"bag": BagNet(8), "conv": ConvNet(8), "slots": SlotNet(8)}

@@ -41,7 +41,7 @@ def test_a_study_says_what_it_asks_and_has_four_presets(name):
 # Those that compile longest run with the slow tests.
 SLOW = ("goals", "images", "construction", "architectures", "preference-law", "probability",
         "constraints", "subgraphs", "preferences", "subnetworks", "fracture", "binding",
-        "anatomy", "sequences", "collection")  # fmt: skip
+        "anatomy", "sequences", "collection", "foretold", "model-scaling", "encodings")  # fmt: skip
 
 
 @pytest.mark.parametrize(
