@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from recombine.audits.auditing import Asked, Audit, Evaluation, audit
 from recombine.audits.labels import label_noise
 from recombine.audits.page import document_of, report_of
-from recombine.audits.shifts import shift
 from recombine.audits.slices import slices
 from recombine.errors import InvalidRequest
 from recombine.report.html import render
-from recombine.splits.divergence import divergences
+from recombine.splits.divergence import Divergences, chernoff, divergences, joined
+from recombine.splits.pieces import pieces
 from recombine.tables.reading import read_rows
 from recombine.tables.rows import Rows, aligned
 
@@ -386,6 +386,9 @@ def test_the_shift_from_counts_is_the_divergence_of_the_rows(seed):
         colour = rng.choice(["red", "blue", "green"], length).tolist()
         tables.append(read_rows({"colour": colour, "held": lists}, None))
     one, other = aligned(*tables)
-    expected, found = divergences(one, other), shift(one, other)
+    part = np.repeat([0, 1], [len(one), len(other)])
+    lines = [pieces(joined(one, other), t, part).holds.toarray() for t in (1, 2)]
+    expected = Divergences(chernoff(*lines[0], 0.5), chernoff(*lines[1], 0.1))
+    found = divergences(one, other)
     assert found.atoms == pytest.approx(expected.atoms, abs=1e-12)
     assert found.compounds == pytest.approx(expected.compounds, abs=1e-12)

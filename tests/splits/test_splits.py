@@ -350,7 +350,7 @@ def test_the_command_prints_both_divergences_and_says_what_could_not_be_met(tmp_
         (["--share", "1.5"], "^--share 1.5: expected more than 0 and less than 1"),
         (["--method", "divergence", "--atom-limit", "-1"], "^--atom-limit -1.0: expected 0 to 1"),
         (["--near", "2"], "^--near 2.0: expected"),
-        (["--list", "colour"], "expected for example tags=;"),
+        (["--list", "colour"], "expected for instance tags=;"),
         (["--group", "colour", "--share", ".01"], "ask for a share of about"),
         (["--shingles", "words"], "expected characters:5 or words:3"),
     ],

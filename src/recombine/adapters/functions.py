@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ Encode = Callable[[Sequence[Record]], Any]
 Decode = Callable[[Any], Sequence[Any]]
 
 
-class Batched(OwnModel):
+class Batched(OwnModel, abc.ABC):
     """A model that turns records into arrays, runs them in batches, and reads its outputs.
 
     With `labels`, outputs are logits with one column a label: the answer is the largest, and
@@ -37,9 +38,9 @@ class Batched(OwnModel):
         abilities = {"answer", *(["activations"] if layers else [])}
         self.abilities = frozenset(abilities | ({"log-probabilities"} if labels else set()))
 
+    @abc.abstractmethod
     def run(self, records: Sequence[Record], watched: bool) -> tuple[Any, dict[str, np.ndarray]]:
         """The raw outputs for one batch, and its layers as vectors where they are watched."""
-        raise NotImplementedError
 
     def plain_run(self, record: Record) -> Any:
         """The raw outputs for one record, by the shortest way there is."""

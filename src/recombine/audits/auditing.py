@@ -36,11 +36,10 @@ from recombine.audits.holes import Risk as Risks
 from recombine.audits.labels import LabelNoise, label_noise
 from recombine.audits.risk import Risk, risk
 from recombine.audits.risk_models import clustered_mean
-from recombine.audits.shifts import shift
 from recombine.audits.slices import Slice, Worst, failure_table, slices
 from recombine.lab.intervals import Interval, mean_interval
 from recombine.seeds import host_seed
-from recombine.splits.divergence import Divergences
+from recombine.splits.divergence import Divergences, divergences
 from recombine.tables.novelty import LEVELS, novelty
 from recombine.tables.rows import MISSING, OTHER, Rows, aligned
 from recombine.tables.rules import Rules, rules_for
@@ -270,7 +269,7 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
         labels=None if asked.label is None else label_noise(train, asked.label),
         evaluation=judged,
         divergences={
-            name: shift(train, rows)
+            name: divergences(train, rows)
             for name, rows in (("evaluation", evaluation), ("target", target))
             if rows is not None and len(rows) and len(train)
         },

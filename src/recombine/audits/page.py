@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from recombine.audits.auditing import Audit, Evaluation
+from recombine.audits.auditing import Audit, Evaluation, Level
 from recombine.audits.echoes import cell_of
 from recombine.audits.holes import Hole
 from recombine.audits.known import KNOWN
@@ -275,9 +275,9 @@ def _exposed(audit: Audit) -> Section | None:
     return Section("What the target asks for", text, tables=tables)
 
 
-def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
-    levels = evaluation.levels
-    figure = dots(
+def levels_figure(levels: Sequence[Level]) -> Figure:
+    """The score at each level of novelty; each combination counts once."""
+    return dots(
         "Score by how new a combination is", [level.name for level in levels],
         [Estimates(
             "score", [level.score.estimate for level in levels],
@@ -287,6 +287,10 @@ def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
         caption="Each combination counts once. "
         + "; ".join(f"{n.name}: {n.combinations} combinations, {n.rows} rows" for n in levels),
     )  # fmt: skip
+
+
+def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
+    figure = levels_figure(evaluation.levels)
     risk = evaluation.risk
     tables = []
     if evaluation.slices:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from recombine.audits.page import levels_figure
 from recombine.cards.card import Card
 from recombine.cards.gates import SCHEMA, Change
 from recombine.probing.words import sentence
 from recombine.report.document import Cell, Report, Section, Table
-from recombine.report.figures import Estimates, dots
 
 SHOWN = 20
 
@@ -146,22 +146,10 @@ def _worst(card: Card) -> Section | None:
 
 
 def _levels(card: Card) -> Section | None:
-    levels = card.levels
-    if not levels:
+    if not card.levels:
         return None
-    figure = dots(
-        "Score by how new a combination is", [level.name for level in levels],
-        [Estimates(
-            "score", [level.score.estimate for level in levels],
-            [level.score.low for level in levels], [level.score.high for level in levels],
-        )],
-        value_label="mean score of a combination", value_range=(0.0, 1.0),
-        caption="; ".join(
-            f"{n.name}: {n.combinations} combinations, {n.rows} rows" for n in levels
-        ),
-    )  # fmt: skip
     text = card.audit.evaluation.risk.sentence if card.audit and card.audit.evaluation else ""
-    return Section("Trained and new combinations", text, [figure])
+    return Section("Trained and new combinations", text, [levels_figure(card.levels)])
 
 
 def _collect(card: Card) -> Section | None:

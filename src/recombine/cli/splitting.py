@@ -8,6 +8,7 @@ import re
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from recombine.cli.tables import lists_of, names_of
 from recombine.cli.words import say
 from recombine.errors import InvalidRequest
 
@@ -78,7 +79,7 @@ def run(chosen: Namespace) -> int:
     quiet = chosen.quiet or chosen.json
     card = split_file(
         chosen.file, names_of(chosen.factors), chosen.to, spec, whole,
-        coding=Coding(bins=chosen.bins, rare=chosen.rare, lists=_lists(chosen.listed)),
+        coding=Coding(bins=chosen.bins, rare=chosen.rare, lists=lists_of(chosen.listed)),
         say=None if quiet else say,
     )  # fmt: skip
     if chosen.json:
@@ -96,28 +97,6 @@ def as_typed(message: str) -> str:
     """
     found = re.match(r"([a-z_]+)=(?=[^ ]+[: ])", message)
     return message if not found else f"--{found[1].replace('_', '-')} {message[found.end() :]}"
-
-
-def _lists(texts: list[str]) -> dict[str, str]:
-    """`--list tags=;` as a dictionary."""
-    found = {}
-    for text in texts:
-        name, equals, mark = text.partition("=")
-        if not (name and equals and mark):
-            raise InvalidRequest(f"--list {text}: expected for example tags=;")
-        found[name] = mark
-    return found
-
-
-def names_of(text: str | None) -> list[str] | None:
-    """The names in a,b,c; None where nothing was given.
-
-    >>> names_of("colour, shape")
-    ['colour', 'shape']
-    """
-    if text is None:
-        return None
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _shingles(text: str) -> Shingles:

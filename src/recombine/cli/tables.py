@@ -53,8 +53,12 @@ def coding_of(chosen: Namespace) -> Coding:
     """How columns become factors, from what was typed."""
     from recombine.tables.coding import Coding
 
-    lists = dict(pair_of(text, "=", "--list", "tags=;") for text in chosen.listed)
-    return Coding(bins=chosen.bins, rare=chosen.rare, lists=lists)
+    return Coding(bins=chosen.bins, rare=chosen.rare, lists=lists_of(chosen.listed))
+
+
+def lists_of(texts: Sequence[str]) -> dict[str, str]:
+    """`--list tags=;` as a dictionary."""
+    return dict(pair_of(text, "=", "--list", "tags=;") for text in texts)
 
 
 def rules_of(chosen: Namespace) -> list[str]:

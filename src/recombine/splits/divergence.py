@@ -17,6 +17,7 @@ from scipy import sparse
 
 from recombine.errors import InvalidRequest
 from recombine.splits.pieces import Labels, Pieces, pieces
+from recombine.tables.novelty import Links
 from recombine.tables.rows import Rows, aligned
 
 ATOMS, COMPOUNDS = 0.5, 0.1  # alpha
@@ -59,13 +60,26 @@ def divergences(train: Rows, test: Rows, *, triples: bool = False) -> Divergence
     one, other = aligned(train, test)
     if not len(one) or not len(other):
         raise InvalidRequest("a divergence needs rows in training and in test; one has none")
-    both = joined(one, other)
-    part = np.repeat([0, 1], [len(one), len(other)])
-    atoms = pieces(both, 1, part).holds.toarray()
-    if sum(f.codes.shape[1] if f.many else 1 for f in both.factors) < 2:
-        return Divergences(chernoff(atoms[0], atoms[1], ATOMS), 0.0)  # nothing to compound
-    pair = compounds(both, part, triples).toarray()
-    return Divergences(chernoff(atoms[0], atoms[1], ATOMS), chernoff(pair[0], pair[1], COMPOUNDS))
+    trained, tested = Links.of(one), Links.of(other)
+    atoms = chernoff(trained.alone, tested.alone, ATOMS)
+    if triples:
+        part = np.repeat([0, 1], [len(one), len(other)])
+        pair = compounds(joined(one, other), part, triples).toarray()
+    else:
+        pair = _side_by_side(trained, tested)
+    if not pair.any(axis=1).all():
+        return Divergences(atoms, 0.0)  # nothing to compound
+    return Divergences(atoms, chernoff(pair[0], pair[1], COMPOUNDS))
+
+
+def _side_by_side(one: Links, other: Links) -> Float[np.ndarray, "table pair"]:
+    """How often each table holds each pair that one of them holds; small whatever the rows."""
+    keys = [links.ends @ np.array([len(links.alone), 1]) for links in (one, other)]
+    pairs = np.unique(np.concatenate(keys))
+    counts = np.zeros((2, len(pairs)))
+    for line, key, links in zip(counts, keys, (one, other), strict=True):
+        line[np.searchsorted(pairs, key)] = links.counts
+    return counts
 
 
 def compounds(rows: Rows, units: Labels, triples: bool = False) -> sparse.csr_array:

@@ -156,9 +156,10 @@ def pairwise(
 def cover_connect_balance(
     space: Space, start: Support, pool: Ranks, budget: int, rng: np.random.Generator
 ) -> Ranks:
-    """What `recombine collect` recommends: join what is apart, then new pairs, then rare modules.
+    """The goals of `recombine collect` in order: join what is apart, new pairs, rare modules.
 
-    Each goal decides only where those before it leave a tie.
+    Each decides only where those before it leave a tie. It scans the pool, from which alone a study
+    may collect; the command plans over all that the rules allow, and weighs its goals.
     """
 
     def score(members: Indicator, usage: np.ndarray, met: np.ndarray) -> np.ndarray:
