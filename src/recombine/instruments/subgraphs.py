@@ -170,7 +170,8 @@ def shares(traces: Sequence[Trace], scratchpad: bool) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     # Lists of one size have graphs of one shape.
-    shapes = {trace.size: _touched(trace.graph, scratchpad) for trace in traces if trace.half}
+    sizes = {trace.size: trace.graph for trace in traces if trace.half}
+    shapes = {size: _touched(graph, scratchpad) for size, graph in sizes.items()}
     for split in dict.fromkeys(trace.split for trace in traces):
         mine = [trace for trace in traces if trace.split == split]
         found[split] = float(np.mean([trace.exact for trace in mine]))
