@@ -20,7 +20,8 @@ from recombine.models.sequence import SequenceNetwork, View
 from recombine.tokens import ANSWER, END, PAD
 from recombine.trees import next_bucket
 
-BATCH, WIDE_BATCH = 256, 1_024  # rows written together on a CPU, on an accelerator
+BATCH, WIDE_BATCH = 256, 1_024  # most rows written together on a CPU, on an accelerator
+BATCHES = (64, BATCH, WIDE_BATCH)  # rows there is room for
 LENGTHS = tuple(4**k for k in range(2, 7))  # 16 to 4,096: each pair that occurs is compiled
 BLOCK = 16  # tokens between two looks at whether all answers have ended
 FREE = -1  # no length is set: the network says itself where an answer ends
@@ -179,10 +180,11 @@ def answers(
         most = longest[number] + 1  # END takes a place
         buckets[next_bucket(len(source), LENGTHS), next_bucket(most, LENGTHS)].append(number)
     found: list[list[int]] = [[] for _ in sources]
-    batch = BATCH if jax.default_backend() == "cpu" else WIDE_BATCH
+    largest = BATCH if jax.default_backend() == "cpu" else WIDE_BATCH
     for (room, most), numbers in sorted(buckets.items()):
-        for start in range(0, len(numbers), batch):
-            part = numbers[start : start + batch]
+        for start in range(0, len(numbers), largest):
+            part = numbers[start : start + largest]
+            batch = next_bucket(len(part), BATCHES)
             filled = part + part[-1:] * (batch - len(part))
             padded = np.full((batch, room), PAD, np.int32)
             for row, number in enumerate(filled):

@@ -64,7 +64,7 @@ class ConstraintsStudy(Study):
         "constraints?, 2026; the ceiling is how others sum it up. An analogue: small networks "
         "trained from scratch"
     )
-    cost = "quick: 1.3 min on two CPU cores; standard: 6 min on one H200 (estimated)"
+    cost = "quick: 1.3 min on two CPU cores; standard: 10 min on one H200"
     not_shown = (
         "Pretrained language models: every network here starts from random weights and answers in "
         "the words of its task. recombine constraints --endpoint asks a live one.",
@@ -111,9 +111,12 @@ class ConstraintsStudy(Study):
 
     def conclusion(self, judgements: Sequence[Judgement]) -> str:
         found = {j.claim.name: j.verdict for j in judgements}
-        told = [concluded(kind, found) for kind in (POWER_FLOW, WHOLE_NUMBERS)
-                if f"{kind}: artefact" in found]  # fmt: skip
-        return " ".join(told) or super().conclusion(judgements)
+        told: dict[str, list[str]] = {}  # kinds of problems of which the same is to be said
+        for kind in (POWER_FLOW, WHOLE_NUMBERS):
+            if f"{kind}: artefact" in found:
+                told.setdefault(concluded(kind, found), []).append(kind)
+        said = " ".join(f"On {' and on '.join(kinds)}: {text}" for text, kinds in told.items())
+        return said or super().conclusion(judgements)
 
 
 def claims_of(grid: Grid, kind: str) -> list[Claim]:
@@ -215,7 +218,7 @@ def concluded(kind: str, verdicts: Mapping[str, str]) -> str:
     def has(found: set[str], *names: str) -> bool:
         return all(f"{kind}: {name}" in found for name in names)
 
-    told = [f"{kind[0].upper()}{kind[1:]}:"]
+    told = []
     if has(supported, "takes no competence"):
         told.append(
             "50 to 65 % of the constraints take no competence: a guess or the optimum with 1 % "
