@@ -22,7 +22,10 @@ from recombine.trees import next_bucket
 
 BATCH, WIDE_BATCH = 256, 1_024  # most rows written together on a CPU, on an accelerator
 BATCHES = (64, BATCH, WIDE_BATCH)  # rows there is room for
-LENGTHS = tuple(4**k for k in range(2, 7))  # 16 to 4,096: each pair that occurs is compiled
+# Room for sources and for answers: each pair that occurs is compiled. Answers are nearly always
+# given what a row leaves, so finer steps cost no further compilation, and half the memory.
+SOURCES = tuple(4**k for k in range(2, 7))  # 16 to 4,096
+ANSWERS = tuple(2**k for k in range(4, 13))
 BLOCK = 16  # tokens between two looks at whether all answers have ended
 FREE = -1  # no length is set: the network says itself where an answer ends
 
@@ -178,7 +181,7 @@ def answers(
     buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, source in enumerate(sources):
         most = longest[number] + 1  # END takes a place
-        buckets[next_bucket(len(source), LENGTHS), next_bucket(most, LENGTHS)].append(number)
+        buckets[next_bucket(len(source), SOURCES), next_bucket(most, ANSWERS)].append(number)
     found: list[list[int]] = [[] for _ in sources]
     largest = BATCH if jax.default_backend() == "cpu" else WIDE_BATCH
     for (room, most), numbers in sorted(buckets.items()):

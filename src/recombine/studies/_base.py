@@ -253,6 +253,11 @@ def score_table(
     )  # fmt: skip
 
 
+def mean(values: Sequence[float] | np.ndarray) -> float | None:
+    """A cell of a table: the mean, or nothing where there is nothing."""
+    return float(np.mean(values)) if len(values) else None
+
+
 def interval_text(values: np.ndarray) -> str:
     """A mean with its interval as people write it."""
     if values.size == 0:

@@ -120,7 +120,7 @@ def _swap_table(results: Results) -> Table:
                 twins = here.values("binding", "seen", "untrained")
                 behind = sum(not parts.learnt(row) for row in good)
                 rows.append([NAMES[model], width, here[0].labels["parameters"], share, *values,
-                             _mean(twins), len(here), behind, here.diverged])  # fmt: skip
+                             base.mean(twins), len(here), behind, here.diverged])  # fmt: skip
     return Table(
         "Swaps",
         ["network", "width", "parameters", "held out", "trained pairs", "held-out pairs", "gap",
@@ -281,9 +281,9 @@ def segregation_section(results: Results) -> Section:
         here = results.where(model=model)
         names = ("fg_ari_median", "fg_ari", "mse")
         values = [told(here.values("segregation", name)) for name in names]
-        controls = [_mean(here.values("segregation", "fg_ari", c))
+        controls = [base.mean(here.values("segregation", "fg_ari", c))
                     for c in ("untrained", "shuffled", "planted")]  # fmt: skip
-        colour = _mean(here.values("segregation", "colour_ari"))
+        colour = base.mean(here.values("segregation", "colour_ari"))
         rows.append([NAMES[model], here[0].labels["parameters"], *values, colour, *controls,
                      len(here)])  # fmt: skip
     lines = [_along(NAMES[model], whole(results.where(model=model))) for model in models]
@@ -310,7 +310,3 @@ def _along(name: str, rows: Sequence[Row]) -> Series:
     every = [values for values in every if len(values) == len(steps)]
     return line(name, steps.tolist(), lambda s: [v[list(steps).index(s)] for v in every]) if (
         len(steps) and every) else Series(name, [], [])  # fmt: skip
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(np.mean(values)) if values.size else None

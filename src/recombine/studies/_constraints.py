@@ -14,7 +14,7 @@ from recombine.lab.study import Results, Row
 from recombine.report.document import Cell, Figure, Section, Table
 from recombine.report.figures import Grid as Heat
 from recombine.report.figures import Panel, Series, heat_maps, panels
-from recombine.studies._base import interval_text, series_over
+from recombine.studies._base import interval_text, mean, series_over
 
 READABLE = 0.95  # of the answers of a network that may speak for or against a claim
 # Its squared error, as a share of that of somebody who knows the optimum of other data. On power
@@ -116,10 +116,6 @@ def _values(rows: Results, answer: str, metric: str, split: str = "seen") -> np.
     return np.asarray([value for value in found if value is not None], dtype=float)
 
 
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None
-
-
 def _people(grid: Any, task: str, whole: Results) -> list[tuple[str, str, Results]]:
     """(words, answer, rows) of everybody who answers a task."""
     rows = whole.where(task=task)
@@ -140,7 +136,7 @@ def _who(grid: Any, whole: Results) -> Figure:
     for task in grid.tasks:
         people = _people(grid, task, whole)
         values = [
-            [_mean(_values(rows, name, metric)) for metric in COLUMNS] for _, name, rows in people
+            [mean(_values(rows, name, metric)) for metric in COLUMNS] for _, name, rows in people
         ]
         heats.append(Heat(task, [words for words, _, _ in people], list(COLUMNS.values()), values))
     return heat_maps(

@@ -119,7 +119,7 @@ def _heat(rows: Results) -> Figure:
     heats = []
     for world, title in _worlds(rows):
         here = rows.where(world=world)
-        values = [[_mean(here.values("probability", f"{task} {name}")) for name in CONDITIONS]
+        values = [[base.mean(here.values("probability", f"{task} {name}")) for name in CONDITIONS]
                   for task in TASKS]  # fmt: skip
         heats.append(Heat(title, [f"{task} shift" for task in TASKS],
                           list(CONDITIONS.values()), values))  # fmt: skip
@@ -137,7 +137,7 @@ def _scores(grid: Any, results: Results) -> Table:
             here = results.where(world=world, width=width)
             if not here:
                 continue
-            shares = [_mean(here.values("probability", name))
+            shares = [base.mean(here.values("probability", name))
                       for name in ("seen", HIGH, MEDIUM, LOW, RARE)]  # fmt: skip
             behind = sum(not seen(row) >= base.SEEN_FLOOR for row in here)
             rows.append([world, width, *shares, len(here), behind])
@@ -183,7 +183,7 @@ def _pull(grid: Any, rows: Results) -> list[Table]:
         cells: list[Any] = [title]
         for name in ("adversarial_wrong", "original", "other"):
             values = here.values("probability", name, control)
-            cells.append(_mean(values))
+            cells.append(base.mean(values))
         ratios = here.values("probability", "ratio", control)
         cells.append(float(np.exp(np.log(ratios).mean())) if ratios.size else None)
         told.append(cells)
@@ -272,7 +272,3 @@ def _interval(values: np.ndarray) -> tuple[float | None, float | None, float | N
     if not np.isfinite([found.low, found.high]).all():
         return found.estimate, None, None
     return found.estimate, found.low, found.high
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None

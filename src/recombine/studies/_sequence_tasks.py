@@ -30,12 +30,13 @@ class Task:
 
     @property
     def right(self) -> str:
-        return "right by what they do" if self.judged else "exact"
+        return RIGHT[self.judged]
 
     def made(self, small: bool) -> SequenceFamily:
         return load(SEQUENCES[self.family])(**{**self.fields, **(self.small if small else {})})
 
 
+RIGHT = {"": "exact", "works": "right by what they do", "answer": "right in the end"}
 FEW_TESTED = {"test_items": 200, "beyond_items": 200, "validation_items": 100}
 FEW = {"train_items": 4_000, **FEW_TESTED}
 EIGHT = {"functions": 8, "values": 8, "train_items": 6_000}
@@ -72,8 +73,9 @@ TASKS: dict[str, Task] = {
                            FEW),
     "subsequence": Task("subsequence", {f"length-{n}": MORE for n in (6, 7, 8)}, {"longer": 3},
                         {"train_length": 4, "longer": 4, **FEW_TESTED}),
-    "zebra": Task("zebra", {"houses": MORE, "attributes": MORE, "both": MORE}, {"steps": True},
-                  FEW, row=256, vocabulary=1_024),
+    "zebra": Task("zebra", {"houses": MORE, "attributes": MORE, "both": MORE},
+                  {"steps": True, "attributes": 2, "train_items": 40_000},
+                  FEW, row=256, vocabulary=1_024, judged="answer"),
 }  # fmt: skip
 
 # The published failures are partly a matter of these: positions, the scale of embeddings, tying.

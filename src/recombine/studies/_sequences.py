@@ -168,10 +168,10 @@ def _novelty(grid: Any, final: Results) -> list[Figure]:
 
 
 def _configurations(grid: Any, results: Results, pilot: Results) -> tuple[Figure, Table]:
-    heats = []
+    heats, whole = [], Results([row for row in pilot if not row.diverged])
     for title, number in (("like training", seen), ("validation", _validation), ("beyond", beyond)):
         values = [
-            [_mean(pilot.where(task=task, configuration=name), number)
+            [base.mean([number(row) for row in whole.where(task=task, configuration=name)])
              for name in grid.configurations] for task in grid.tasks
         ]  # fmt: skip
         heats.append(Heat(title, list(grid.tasks), list(grid.configurations), values))
@@ -191,8 +191,3 @@ def _weighted(pairs: Sequence[tuple[float, int]]) -> float:
 
 def _validation(row: Row) -> float:
     return right(row, "validation")
-
-
-def _mean(rows: Results, number: Any) -> float | None:
-    found = [number(row) for row in rows if not row.diverged]
-    return float(np.mean(found)) if found else None

@@ -252,8 +252,8 @@ def _scores(results: Results, tasks: Sequence[str]) -> Table:
             here, _ = usable(results, condition, task)
             everyone = [row for row in results.where(task=task, condition=condition)
                         if "subnetworks" in row.readings]  # fmt: skip
-            means = [_mean([row.value("subnetworks", name) for row in here]) for name in names]
-            density = _mean([row.value("subnetworks", "density") for row in here])
+            means = [base.mean([row.value("subnetworks", name) for row in here]) for name in names]
+            density = base.mean([row.value("subnetworks", "density") for row in here])
             rows.append([task, told(condition), f"{len(here)} of {len(everyone)}", *means, density])
     return Table(
         "Scores by mask",
@@ -269,7 +269,7 @@ def _overlaps(results: Results, tasks: Sequence[str]) -> Table:
         for condition in _conditions(results, task):
             here, _ = usable(results, condition, task)
             if here:
-                found = [_mean([row.value("subnetworks", name) for row in here])
+                found = [base.mean([row.value("subnetworks", name) for row in here])
                          for name in ("overlap", "overlap_by_chance")]  # fmt: skip
                 rows.append([task, told(condition), *found])
     return Table("Overlap of the masks of two parts",
@@ -286,10 +286,6 @@ def _layers(results: Results, tasks: Sequence[str]) -> Table:
         tables = [row.readings["subnetworks"].tables["layers"] for row in here]
         for number, layer in enumerate(tables[0]["layer"]):
             densities = [table["density"][number] for table in tables]
-            rows.append([task, layer, tables[0]["weights"][number], _mean(densities)])
+            rows.append([task, layer, tables[0]["weights"][number], base.mean(densities)])
     return Table("Density by layer, networks from scratch",
                  ["task", "layer", "weights", "kept"], rows)  # fmt: skip
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if len(values) else None

@@ -65,7 +65,7 @@ class Anatomy(Study):
         "After Redhardt, Akram and Schug 2025 (decodability), Lepori, Serre and Pavlick 2023 "
         "(subnetworks) and Kumar, Clune, Lehman and Stanley 2025 (fracture)"
     )
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
+    cost = "quick: 45 s on two CPU cores; standard: 5 min on one H200 (estimated)"
     not_shown = (
         "Causes: networks of one teacher are compared, and what its shape, held-out share and "
         "weight decay explain is taken out; what is left still only goes together.",

@@ -55,7 +55,7 @@ class Grid:
     slots: int = 2  # for two objects
     rounds: int = 1  # of slot attention
     side: int = 16  # pixels, two objects
-    steps: int = 1_600
+    steps: int = 1_450
     batch: int = 32
     rate: float = 4e-3
     objects: tuple[int, ...] = (2, 3, 4)  # in a scene to be reported
@@ -84,7 +84,7 @@ class BindingStudy(Study):
         "does it take until they fail?"
     )
     source = SOURCES
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 10 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores; standard: 10 min on one H200 (estimated)"
     not_shown = (
         "Photographs, overlapping objects, and features that are not colour and shape.",
         "Large models of vision and language, in which these failures were first counted: these "

@@ -49,7 +49,7 @@ class ForetoldStudy(Study):
         "Necessary conditions from Schug et al., Discovering modular solutions that generalize "
         "compositionally, 2024; novelty of a combination as defined in docs/architecture.md"
     )
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores; standard: 5 min on one H200 (estimated)"
     not_shown = (
         "Datasets people collect: factors here are exact, and what is held out is held out by "
         "rule.",

@@ -83,10 +83,7 @@ class SubnetworksStudy(Study):
         "so?"
     )
     source = "Lepori, Serre and Pavlick, Break It Down, 2023"
-    cost = (
-        "quick: 2 min on two CPU cores (estimated); "
-        "standard: 12 min on one H200, beside two other studies"
-    )
+    cost = "quick: 50 s on two CPU cores; standard: 12 min on one H200, beside two other studies"
     not_shown = (
         "The published networks: these are small, and pictures and sentences are made by rule.",
         "Units instead of weights: masks lie over single weights, so what a rotation of the basis "
