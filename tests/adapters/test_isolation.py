@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -35,22 +33,6 @@ def per_record(body: str) -> str:
 
 def in_batches(body: str) -> str:
     return f"class model:\n    def answer(self, records):\n        {body}\n"
-
-
-def alive(pid: int) -> bool:
-    """Whether a process still works; one that ended and was not yet collected does not."""
-    asked = ["ps", "-o", "stat=", "-p", str(pid)]
-    state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
-    return bool(state.strip()) and not state.startswith("Z")
-
-
-def within(seconds: float, happened) -> bool:
-    end = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def texts(found) -> list[str]:
@@ -269,34 +251,6 @@ def test_exactly_the_records_that_fail_are_without_an_answer(bad, batch):
 def test_names_must_fit_the_records():
     with pytest.raises(InvalidRequest, match="1 names for 10 records"):
         checked(PerRecord(lambda record: 1), RECORDS, names=["a"])
-
-
-def test_what_an_adapter_started_is_ended_with_it_also_when_it_dies_first(adapter, tmp_path):
-    note = tmp_path / "pid"
-    place = adapter(
-        "import subprocess\n"
-        + per_record(
-            "started = subprocess.Popen(['sleep', '600'])\n"
-            f"    open({str(note)!r}, 'w').write(str(started.pid))\n    os._exit(1)"
-        )
-    )
-    found = checked(place, RECORDS[:1])
-    assert found.answers == [None]
-    assert within(10, lambda: not alive(int(note.read_text())))
-
-
-def test_a_killed_caller_leaves_no_hanging_adapter_behind(adapter, tmp_path):
-    note = tmp_path / "pid"
-    body = f"open({str(note)!r}, 'w').write(str(os.getpid()) + '.')\n    time.sleep(600)"
-    place = adapter(per_record(body))
-    asks = f"from recombine.adapters import checked; checked({place!r}, [{{'n': 1}}])"
-    caller = subprocess.Popen([sys.executable, "-c", asks])
-    try:
-        assert within(60, lambda: note.exists() and note.read_text().endswith("."))
-    finally:
-        caller.kill()
-        caller.wait()
-    assert within(10, lambda: not alive(int(note.read_text()[:-1])))
 
 
 @pytest.mark.parametrize(

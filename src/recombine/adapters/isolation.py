@@ -13,8 +13,8 @@ from typing import Any
 
 from recombine.adapters.functions import alike
 from recombine.adapters.models import OwnModel, Record
-from recombine.adapters.worker import AdapterFailed, Isolated, respond, unlike
-from recombine.errors import InvalidRequest, NotApplicable
+from recombine.adapters.worker import AdapterFailed, Isolated, respond, succeeded, unlike
+from recombine.errors import InvalidRequest
 
 HANGS = 3  # in a row, after which the rest of a batch is not asked
 EMPTY = 3  # batches in a row without any answer, after which no further one is asked
@@ -64,11 +64,7 @@ class _Here:
         thread.join(limit)
         if not found:
             raise AdapterFailed("hung", f"no answer within {limit:g} s")
-        if "failed" in found[0]:
-            if found[0]["kind"] == "not applicable":
-                raise NotApplicable(found[0]["failed"])
-            raise AdapterFailed(found[0]["kind"], found[0]["failed"])
-        return found[0]
+        return succeeded(found[0])
 
 
 def checked(

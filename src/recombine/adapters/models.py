@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
 import numbers
-import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from recombine.children.serving import imported, named, told
 from recombine.errors import InvalidRequest, NotApplicable, RecombineError, unknown
 from recombine.instruments.subject import ABILITIES, Subject
 
@@ -39,7 +35,6 @@ INSTRUMENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "probability": (("log-probabilities",), "whether probable answers win over right ones"),
     "structure": (("weights", "gradients"), "subnetworks and fracture of a PyTorch module"),
 }
-EXTRAS = {"torch": "torch", "transformers": "hf", "tokenizers": "hf"}  # what brings a package
 CHANGING = ("swap", "invariance")  # ask about records that are in no file
 
 
@@ -197,10 +192,7 @@ def load_model(place: str | Path | object) -> OwnModel:
     if not isinstance(place, str | Path):
         return as_model(place, type(place).__name__)
     path, name = placed(place)
-    module = imported(path)
-    if not hasattr(module, name):
-        raise unknown(f"name in {path}", name, [n for n in vars(module) if not n.startswith("_")])
-    model = as_model(getattr(module, name), name)
+    model = as_model(named(imported(path), name), name)
     # A user's class may be frozen; it is asked for once and always has the same place.
     object.__setattr__(model, "place", f"{path.resolve()}:{name}")
     return model
@@ -314,40 +306,6 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, list | tuple):
         return [plain(one) for one in answer]
     raise TypeError(type(answer).__name__)
-
-
-def told(error: BaseException) -> str:
-    """An error of a user's code in one line, with the place in the user's own file."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    others = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__)
-        if not f.filename.startswith(others) and "site-packages" not in f.filename
-    ]  # fmt: skip
-    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return text[:500] + where
-
-
-def imported(path: Path) -> Any:
-    """A user's file as a module of its own name; its folder may be imported from."""
-    whole = path.resolve()
-    name = f"recombine_user_{whole.stem}_{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, whole)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if (folder := str(whole.parent)) not in sys.path:
-        sys.path.append(folder)
-    sys.modules[name] = module  # dataclasses and the like look their module up
-    try:
-        spec.loader.exec_module(module)
-    except RecombineError:
-        raise
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        extra = EXTRAS.get(getattr(error, "name", None) or "")
-        install = f"; pip install 'recombine[{extra}]'" if extra else ""
-        raise InvalidRequest(f"{path} cannot be imported: {told(error)}{install}") from error
-    return module
 
 
 def _needed(thing: Any) -> int | None:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import queue
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recombine.adapters.commands import WORKER, Talk, TalkFailed
-from recombine.adapters.models import OwnModel, Parity, Record, load_model, placed, plain, told
+from recombine.adapters.models import OwnModel, Parity, Record, load_model, placed, plain
+from recombine.children.serving import serve, told
+from recombine.children.talk import TalkFailed, python_child
 from recombine.errors import InvalidRequest, NotApplicable, RecombineError
 
 if TYPE_CHECKING:
     from recombine.live.asking import Estimate
-
-SERVE = "from recombine.adapters.worker import serve; serve()"
 
 
 class AdapterFailed(RecombineError):
@@ -53,7 +48,7 @@ class Isolated(OwnModel):
     def __init__(self, place: str | Path, *, timeout: float = 60.0, start: float = 300.0):
         path, name = placed(place)
         self.place, self.timeout, self.start = f"{path.resolve()}:{name}", timeout, start
-        self._talk = Talk([sys.executable, "-c", SERVE], variables={WORKER: "1"})
+        self._talk = python_child("recombine.adapters.worker:serve_model")
         self._folder = tempfile.TemporaryDirectory(prefix="recombine-")
         try:
             hello = self._begin()
@@ -124,26 +119,32 @@ class Isolated(OwnModel):
         self.close()
 
     def _begin(self) -> dict[str, Any]:
-        return self._told({"do": "load", "place": self.place, "path": sys.path}, self.start)
+        hello = self._told({"place": self.place, "path": sys.path}, self.start)
+        if "failed" in hello:
+            raise InvalidRequest(hello["failed"])
+        return hello
 
     def _ask(self, what: str, records: Sequence[Record], **further: Any) -> dict[str, Any]:
         if not self._talk.running:
             self._begin()
         limit = max(self.timeout, self.patience(len(records)))
-        return self._told({"do": what, "records": [dict(r) for r in records], **further}, limit)
+        request = {"do": what, "records": [dict(r) for r in records], **further}
+        return succeeded(self._told(request, limit))
 
     def _told(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
         try:
-            reply = self._talk.ask(request, limit)
+            return self._talk.ask(request, limit)
         except TalkFailed as error:
             raise AdapterFailed(error.kind, str(error).replace("program", "process")) from None
-        if "failed" in reply:
-            if request["do"] == "load":
-                raise InvalidRequest(reply["failed"])
-            if reply["kind"] == "not applicable":
-                raise NotApplicable(reply["failed"])
-            raise AdapterFailed(reply["kind"], reply["failed"])
+
+
+def succeeded(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply of `respond`, or the error it tells of."""
+    if "failed" not in reply:
         return reply
+    if reply["kind"] == "not applicable":
+        raise NotApplicable(reply["failed"])
+    raise AdapterFailed(reply["kind"], reply["failed"])
 
 
 def verified(layers: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
@@ -160,54 +161,15 @@ def verified(layers: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarra
     return dict(layers)
 
 
-def serve() -> None:
-    """The child's loop: a line of JSON in, a line out; what the user's code prints is a remark."""
-    requests = os.fdopen(os.dup(0), "rb")
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # The user's code may read its input and print: neither is ours to share.
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    busy = threading.Event()
-    threading.Thread(target=_hear, args=(requests, lines, busy), daemon=True).start()
-    model: OwnModel | None = None
-    while (line := lines.get()) is not None:
-        request = json.loads(line)
-        if request["do"] == "load":
-            sys.path += [folder for folder in request["path"] if folder not in sys.path]
-            try:
-                model = load_model(request["place"])
-                reply = _hello(model)
-            except RecombineError as error:
-                reply = {"failed": str(error), "kind": "raised"}
-            except BaseException as error:
-                reply = {"failed": f"{request['place']} raised {told(error)}", "kind": "raised"}
-        else:
-            assert model is not None
-            reply = respond(model, request)
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-        busy.clear()
+def serve_model() -> None:
+    """Runs in the child: loads the model, and answers what is asked of it."""
+    serve(_load, lambda model, request: json.dumps(respond(model, request)))
 
 
-def _hear(
-    requests: IO[bytes], lines: queue.SimpleQueue[bytes | None], busy: threading.Event
-) -> None:
-    """Hands on what is asked; where the one who asks is gone, work that may never end is ended."""
-    for line in requests:
-        busy.set()
-        lines.put(line)
-    if busy.is_set():
-        if os.name == "posix" and os.getpgrp() == os.getpid():
-            os.killpg(0, signal.SIGKILL)  # with what the user's code started
-        os._exit(1)
-    lines.put(None)
-
-
-def _hello(model: OwnModel) -> dict[str, Any]:
+def _load(request: dict[str, Any]) -> tuple[OwnModel, dict[str, Any]]:
+    model = load_model(request["place"])
     first = model.patience(0)
-    return {
+    return model, {
         "name": model.name, "abilities": sorted(model.abilities), "pooling": model.pooling,
         "free": bool(model.free), "recorded": bool(model.recorded),
         "patience": [first, (model.patience(1024) - first) / 1024],

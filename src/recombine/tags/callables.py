@@ -6,23 +6,21 @@ the tag of its row.
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import json
-import os
-import queue
-import signal
-import subprocess
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from recombine.children.serving import imported, named, serve, told
+from recombine.children.talk import TalkFailed, python_child
 from recombine.errors import InvalidRequest
 
-AHEAD, AHEAD_BYTES = 32, 2**15  # rows under way: less than a pipe holds, so that no write can wait
+AHEAD = 32  # rows sent at a time, and the fewest under way while there are more
 LOADING = 60.0
 TWICE = 20  # rows asked a second time, to see whether the answer stays
 
@@ -52,142 +50,111 @@ def call_rows(
     """
     if timeout <= 0:
         raise InvalidRequest(f"timeout={timeout}: expected more than 0 seconds")
-    child = _Child(function, folder)
-    asked: deque[str] = deque()
-    source, ended, restarts, done = iter(rows), False, 0, 0
-    again: list[tuple[str, Any]] = []
-    try:
-        while True:
-            while not ended and len(asked) < AHEAD and (
-                not asked or sum(map(len, asked)) < AHEAD_BYTES
-            ):  # fmt: skip
-                row = next(source, None)
-                if row is None:
-                    ended = True
-                    break
-                line = json.dumps(dict(row), default=str)
-                if asked and len(line) >= AHEAD_BYTES:
-                    # Too long to send ahead: it waits until the process waits for it.
-                    source = _before(row, source)
-                    break
-                child.send(line)
-                asked.append(line)
-            if not asked:
-                break
-            outcome = child.receive(timeout)
-            line, done = asked.popleft(), done + 1
-            if outcome is None:
-                restarts += 1
-                if restarts >= most_restarts:
-                    raise InvalidRequest(
-                        f"{function} {child.why(timeout)} on {restarts} rows in a row (the last: "
-                        f"row {done}): given up; mend it or raise the timeout"
-                    )
-                trouble = child.why(timeout)
-                child.restart()
-                for waiting in asked:
-                    child.send(waiting)
-                yield Called(trouble=trouble)
-                continue
-            restarts = 0
-            if "trouble" in outcome:
-                yield Called(trouble=outcome["trouble"])
-                continue
-            if done <= TWICE:
-                again.append((line, outcome["result"]))
-            yield Called(outcome["result"])
-        if remark is not None and (changed := _changed(child, again, timeout)):
-            remark(changed)
-    finally:
-        child.stop()
+    again: list[tuple[dict[str, Any], Any]] = []
+    with _Calls(function, folder, timeout) as calls:
+        for number, (row, called) in enumerate(calls.each(map(dict, rows), most_restarts)):
+            if number < TWICE and not called.trouble:
+                again.append((row, called.result))
+            yield called
+        if remark is None:
+            return
+        repeated = calls.each((row for row, _ in again), len(again) + 1)
+        changed = sum(
+            # As text, because NaN is not equal to itself.
+            bool(called.trouble) or repr(called.result) != repr(result)
+            for (_, result), (_, called) in zip(again, repeated, strict=True)
+        )
+        if changed:
+            remark(
+                f"is not deterministic: {changed} of {len(again)} rows gave another answer when "
+                "repeated"
+            )
 
 
-def _before(row: Mapping[str, Any], rest: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
-    yield row
-    yield from rest
+class _Calls:
+    """A function kept loaded in a child process."""
 
+    def __init__(self, function: str, folder: Path, timeout: float):
+        self.function, self.folder, self.timeout = function, folder, timeout
+        self.talk = python_child("recombine.tags.callables:serve_function", default=str)
 
-def _changed(child: _Child, again: list[tuple[str, Any]], timeout: float) -> str:
-    changed = 0
-    for line, result in again:
-        child.send(line)
-        outcome = child.receive(timeout)
-        if outcome is None:
-            child.restart()
-        changed += outcome is None or outcome.get("result") != result
-    if not changed:
-        return ""
-    return f"is not deterministic: {changed} of {len(again)} rows gave another answer when repeated"
+    def __enter__(self) -> _Calls:
+        self.begin()
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self.talk.close()
 
-class _Child:
-    def __init__(self, function: str, folder: Path):
-        self.function, self.folder = function, folder
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "recombine.tags._child", self.function, str(self.folder)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        self.said: queue.Queue[bytes] = queue.Queue()
-        listening = (self.process, self.said)
-        self.listener = threading.Thread(target=self._listen, args=listening, daemon=True)
-        self.listener.start()
-        hello = self.receive(LOADING)
-        if hello is None or "fatal" in hello:
-            why = hello["fatal"] if hello else self.why(LOADING)
-            self.stop()
+    def begin(self) -> None:
+        request = {"path": sys.path, "place": self.function, "folder": str(self.folder)}
+        try:
+            why = self.talk.ask(request, LOADING).get("failed")
+        except TalkFailed as error:
+            why = f"it {_trouble(error, LOADING)}"
+        if why:
+            self.talk.close()
             raise InvalidRequest(
-                f"cannot load {self.function} from {self.folder.resolve()}: it {why}; expected "
+                f"cannot load {self.function} from {self.folder.resolve()}: {why}; expected "
                 "my_tags.py:name, a function of one row that returns a dict"
             )
 
-    @staticmethod
-    def _listen(process: subprocess.Popen[bytes], said: queue.Queue[bytes]) -> None:
-        assert process.stdout is not None
-        with contextlib.suppress(ValueError, OSError):
-            for line in process.stdout:
-                said.put(line)
-        said.put(b"")
+    def each(
+        self, rows: Iterator[dict[str, Any]], most_restarts: int
+    ) -> Iterator[tuple[dict[str, Any], Called]]:
+        """Each row with what came of it; rows are sent ahead, so that the child never waits."""
+        asked: deque[dict[str, Any]] = deque()
+        restarts = done = 0
+        while True:
+            if len(asked) < AHEAD and (more := list(islice(rows, AHEAD))):
+                self.talk.tell(more)
+                asked.extend(more)
+            if not asked:
+                return
+            row, done = asked.popleft(), done + 1
+            try:
+                called, restarts = Called(**self.talk.hear(self.timeout)), 0
+            except TalkFailed as error:
+                called, restarts = Called(trouble=_trouble(error, self.timeout)), restarts + 1
+                if restarts >= most_restarts:
+                    raise InvalidRequest(
+                        f"{self.function} {called.trouble} on {restarts} rows in a row (the last: "
+                        f"row {done}): given up; mend it or raise the timeout"
+                    ) from None
+                self.begin()
+                self.talk.tell(asked)
+            yield row, called
 
-    def send(self, line: str) -> None:
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died: the next `receive` says so
-            self.process.stdin.write(line.encode() + b"\n")
-            self.process.stdin.flush()
 
-    def receive(self, timeout: float) -> dict[str, Any] | None:
-        """The next answer; None where the process is too slow or gone."""
-        self.hung = False
-        try:
-            line = self.said.get(timeout=timeout)
-        except queue.Empty:
-            self.hung = True
-            return None
-        return json.loads(line) if line else None
+def _trouble(error: TalkFailed, timeout: float) -> str:
+    if error.kind == "hung":
+        return f"took longer than {timeout:g} s"
+    return f"ended its process ({error.how})" if error.kind == "died" else f"failed: {error}"
 
-    def why(self, timeout: float) -> str:
-        if self.hung:
-            return f"took longer than {timeout:g} s"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)
-        return f"ended its process (exit code {self.process.poll()})"
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
+def serve_function() -> None:
+    """Runs in the child: a row in, its result out."""
+    serve(_load, _call)
 
-    def stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            else:
-                self.process.kill()
-        self.process.wait()
-        self.listener.join(1.0)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None and not (stream.readable() and self.listener.is_alive()):
-                with contextlib.suppress(OSError):
-                    stream.close()
+
+def _load(request: dict[str, Any]) -> tuple[Callable[[dict[str, Any]], Any], dict[str, Any]]:
+    """The function at "my_tags.py:name" (from the folder) or "package.module:name"."""
+    file, _, name = request["place"].rpartition(":")
+    sys.path.append(request["folder"])
+    is_file = file.endswith(".py")
+    module = imported(Path(request["folder"], file)) if is_file else importlib.import_module(file)
+    function = named(module, name)
+    if not callable(function):
+        raise InvalidRequest(f"{name} is a {type(function).__name__} and cannot be called")
+    return function, {}
+
+
+def _call(function: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> str:
+    try:
+        result = function(row)
+    except BaseException as error:  # also those that would end the process
+        return json.dumps({"trouble": f"raised {told(error)}"})
+    try:
+        return json.dumps({"result": result})
+    except (TypeError, ValueError, RecursionError):
+        trouble = f"returned a {type(result).__name__} that JSON cannot hold"
+        return json.dumps({"trouble": trouble})
