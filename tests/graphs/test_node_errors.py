@@ -261,10 +261,14 @@ def test_an_executor_on_a_chain_is_as_right_as_the_depth_bound_says():
 
 
 def test_accuracy_that_falls_by_a_constant_factor_is_a_straight_line():
-    found = accuracy_decay([2, 4, 6, 8], [0.9**2, 0.9**4, 0.9**6, 0.0])
+    found = accuracy_decay([2, 4, 6], [0.9**2, 0.9**4, 0.9**6], [100] * 3)
     assert found.slope == pytest.approx(math.log(0.9)) and found.r_squared == pytest.approx(1)
-    assert found.points == 3
-    assert math.isnan(accuracy_decay([3, 3], [0.5, 0.6]).slope)
+    assert math.isnan(accuracy_decay([3, 3], [0.5, 0.6], [10, 10]).slope)
+
+
+def test_accuracy_that_stays_or_drops_at_once_does_not_fall_by_a_constant_factor():
+    assert math.isnan(accuracy_decay([2, 4, 6], [1.0, 1.0, 1.0], [100] * 3).r_squared)
+    assert accuracy_decay([2, 4, 6, 8], [1.0, 1.0, 1.0, 0.0], [100] * 4).r_squared < 0.7
 
 
 def test_chances_beyond_one_are_refused_in_a_sentence():

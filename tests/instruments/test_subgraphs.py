@@ -192,3 +192,17 @@ def test_the_contract_holds_and_other_families_are_refused():
     weights = other.weights(other.program().init({}, jax.random.key(0)))
     with pytest.raises(NotApplicable, match="step by step"):
         READS.read(other.subject(weights), other.subject(weights), {})
+
+
+@pytest.mark.parametrize("harder", ["add", "equal", "max"])
+def test_an_operation_that_is_harder_is_not_taken_for_one_that_is_rarer(harder):
+    rng = np.random.default_rng(0)
+
+    def writes(source: str) -> str:
+        graph = graph_of(source)
+        error = {node.op: 0.3 if node.op == harder else 0.03 for node in graph.nodes}
+        return write_subsequence(noisy_executor(graph, rng, error=error).written)
+
+    found = read(LISTS, writes)
+    assert found.values["auroc"] == pytest.approx(0.5, abs=0.06)
+    assert found.controls["blind"]["memory"] == pytest.approx(0.0, abs=0.1)

@@ -6,7 +6,7 @@ that it comes out right though some parent is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,18 +65,12 @@ def estimate_rates(graphs: Sequence[ComputationGraph], written: Sequence[Written
     0.0
     """
     seen, right, left_out = [0, 0], [0, 0], 0
-    for graph, values in zip(graphs, written, strict=True):
-        for node in graph.nodes:
-            if not node.parents:
-                continue
-            given = parents_written(graph, node, values)
-            if values is None or given is None or node.name not in values:
-                left_out += 1
-                continue
-            wanted = tuple(graph.nodes[parent].value for parent in node.parents)
-            spoilt = int(given != wanted)
-            seen[spoilt] += 1
-            right[spoilt] += values[node.name] == node.value
+    for _, spoilt, done in _steps(graphs, written):
+        if spoilt is None:
+            left_out += 1
+            continue
+        seen[spoilt] += 1
+        right[spoilt] += done
     return Rates(
         error=1 - right[0] / seen[0] if seen[0] else float("nan"),
         repair=right[1] / seen[1] if seen[1] else float("nan"),
@@ -86,32 +80,67 @@ def estimate_rates(graphs: Sequence[ComputationGraph], written: Sequence[Written
     )
 
 
+def errors_by_operation(
+    graphs: Sequence[ComputationGraph], written: Sequence[Written]
+) -> dict[str, float]:
+    """How often each operation fails though its parents are right; none that was never tried.
+
+    >>> from recombine.graphs import multiplication_graph
+    >>> graph = multiplication_graph(7, 9)
+    >>> sum(errors_by_operation([graph], [graph.values]).values())
+    0.0
+    """
+    tried: dict[str, list[bool]] = {}
+    for op, spoilt, done in _steps(graphs, written):
+        if spoilt == 0:
+            tried.setdefault(op, []).append(done)
+    return {op: 1 - float(np.mean(found)) for op, found in tried.items()}
+
+
+def _steps(
+    graphs: Sequence[ComputationGraph], written: Sequence[Written]
+) -> Iterator[tuple[str, int | None, bool]]:
+    """Each step's operation, whether a parent was wrong (None if unknown), and if it is right."""
+    for graph, values in zip(graphs, written, strict=True):
+        for node in graph.nodes:
+            if not node.parents:
+                continue
+            given = parents_written(graph, node, values)
+            if values is None or given is None or node.name not in values:
+                yield node.op, None, False
+                continue
+            wanted = tuple(graph.nodes[parent].value for parent in node.parents)
+            yield node.op, int(given != wanted), values[node.name] == node.value
+
+
 @dataclass(frozen=True)
 class Decay:
     """A straight line through the logarithm of accuracy against depth."""
 
     slope: float
-    r_squared: float
-    points: int  # depths with some right answers; the others have no logarithm
+    r_squared: float  # 0 where accuracy rises, nan where it stays: neither is a decay
 
 
-def accuracy_decay(depths: ArrayLike, accuracy: ArrayLike) -> Decay:
+def accuracy_decay(depths: ArrayLike, accuracy: ArrayLike, items: ArrayLike) -> Decay:
     """How fast accuracy falls with depth, if it falls as if every step failed alike.
 
-    >>> found = accuracy_decay([1, 2, 3], [0.9, 0.81, 0.729])
+    Where none of so many `items` is right, half an item is taken to be.
+
+    >>> found = accuracy_decay([1, 2, 3], [0.9, 0.81, 0.729], [100, 100, 100])
     >>> round(found.slope, 3), round(found.r_squared, 3)
     (-0.105, 1.0)
     """
     depth, right = np.asarray(depths, float), np.asarray(accuracy, float)
-    some = right > 0
-    if len(np.unique(depth[some])) < 2:
-        return Decay(float("nan"), float("nan"), int(some.sum()))
-    logs = np.log(right[some])
-    slope, start = np.polyfit(depth[some], logs, 1)
-    unexplained = float(np.var(logs - start - slope * depth[some]))
-    flat = float(np.var(logs)) == 0
-    explained = 1.0 if flat else 1 - unexplained / float(np.var(logs))
-    return Decay(float(slope), explained, int(some.sum()))
+    logs = np.log(np.maximum(right, 0.5 / np.asarray(items, float)))
+    if len(np.unique(depth)) < 2:
+        return Decay(float("nan"), float("nan"))
+    slope, start = np.polyfit(depth, logs, 1)
+    spread = float(np.var(logs))
+    if spread == 0:
+        return Decay(0.0, float("nan"))
+    if slope >= 0:
+        return Decay(float(slope), 0.0)
+    return Decay(float(slope), 1 - float(np.var(logs - start - slope * depth)) / spread)
 
 
 def _probabilities(**given: float) -> None:

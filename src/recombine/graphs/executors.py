@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,18 +24,24 @@ class Execution:
 
 
 def noisy_executor(
-    graph: ComputationGraph, rng: np.random.Generator, *, error: float, repair: float = 0.0
+    graph: ComputationGraph,
+    rng: np.random.Generator,
+    *,
+    error: float | Mapping[str, float],
+    repair: float = 0.0,
 ) -> Execution:
     """Does every step right but for errors at random, blind to what training may have seen.
 
-    From right parents a step fails with chance `error`. From a wrong parent it is mended with
-    chance `repair`; else it goes on from what was written, and fails anew with chance `error`.
+    From right parents a step fails with chance `error` (one for all, or by operation). From a
+    wrong parent it is mended with chance `repair`; else it goes on from what was written, and
+    fails anew with chance `error`.
 
     >>> from recombine.graphs import multiplication_graph
     >>> noisy_executor(multiplication_graph(35, 9), np.random.default_rng(0), error=0.0).labels[-1]
     'correct'
     """
-    if not (0 <= error <= 1 and 0 <= repair <= 1):
+    chances = error if isinstance(error, Mapping) else {node.op: error for node in graph.nodes}
+    if not all(0 <= chance <= 1 for chance in (repair, *chances.values())):
         raise InvalidRequest(f"error {error} and repair {repair}: both are chances, from 0 to 1")
     written: dict[str, Hashable] = {}
     labels: list[Label] = []
@@ -44,7 +50,7 @@ def noisy_executor(
         if node.parents:
             spoilt = any(written[graph.nodes[p].name] != graph.nodes[p].value for p in node.parents)
             follows = _from_written(graph, node, written)
-            fails = rng.random() < error
+            fails = rng.random() < chances[node.op]
             if spoilt and rng.random() < repair:
                 value = node.value
             else:

@@ -20,7 +20,7 @@ from recombine.families._sequence import TEST, TRAIN, VALIDATION, Item
 from recombine.families.multiplication import Multiplication
 from recombine.families.subsequence import SUFFIX, Subsequence
 from recombine.graphs.auroc import NodeTable, merged, node_table, stratified_auroc
-from recombine.graphs.bounds import depth_bound, estimate_rates
+from recombine.graphs.bounds import depth_bound, errors_by_operation, estimate_rates
 from recombine.graphs.errors import LABELS, label
 from recombine.graphs.executors import memorising_executor, noisy_executor
 from recombine.graphs.frequency import SubgraphIndex, graph_keys
@@ -38,7 +38,7 @@ SPARE = 8  # tokens that an answer may be longer than any right one
 LEAST_PAIRS = 100  # right and wrong nodes to compare; fewer say nothing
 BLIND_RUNS = 3
 ERROR = 0.05  # of the blind executor beside a network that writes no steps
-ERRORS = (0.02, 0.3)  # bounds on the rate of the blind executor, which else is the network's own
+ERRORS = (0.02, 0.3)  # bounds on its rates elsewhere, which else are the network's own
 
 
 class Trace(NamedTuple):
@@ -59,12 +59,14 @@ class Subgraphs(Instrument):
 
     Reads families with known computations (multiplication, subsequence), with scratchpads or
     without; of each split up to `items` items, of short answers four times as many. Controls: the
-    untrained twin; frequencies shuffled among the nodes of a layer, and right answers of other
-    items; a memorising executor (planted) and a frequency-blind one, on the same items. `memory`
-    is 2 AUROC - 1: 0 where frequency tells nothing, 1 where it tells all.
+    untrained twin; frequencies shuffled among like nodes, and right answers of other items; a
+    memorising executor (planted) and a frequency-blind one, which fails at each operation as often
+    as the network does, on the same items. `memory` is 2 AUROC - 1: 0 where frequency tells
+    nothing, 1 where it tells all. Nodes are compared within a size, a layer and an operation: one
+    operation may be both rarer and harder than another.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "subgraphs"
     needs: ClassVar[tuple[str, ...]] = ("answer",)
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted", "blind")
@@ -95,26 +97,28 @@ class Subgraphs(Instrument):
             "planted": {},
             "blind": {},
         }
-        error = ERROR
+        chances: dict[str, float] = {}
         if scratchpad:
             table = nodes(traces, counts)
             values |= _auroc(table)
             controls["shuffled"] |= _memory(_shuffled(table, rng))
-            rates = estimate_rates([t.graph for t in traces], [t.written for t in traces])
-            if np.isfinite(rates.error):
-                error = float(np.clip(rates.error, *ERRORS))
-            values["error"] = error
-        controls["planted"] = executed(traces, counts, _memorising(traces, counts, rng), scratchpad)
-        runs = [
-            executed(traces, counts, _blind(traces, rng, error), scratchpad)
-            for _ in range(BLIND_RUNS)
+            done = [t.graph for t in traces], [t.written for t in traces]
+            rates = estimate_rates(*done)
+            values |= {"error": rates.error} if rates.with_right_parents else {}
+            own = errors_by_operation(*done)
+            chances = {op: float(np.clip(rate, *ERRORS)) for op, rate in own.items()}
+        memorised = executed(traces, _memorising(traces, counts, rng), scratchpad)
+        controls["planted"] = told(memorised, counts, scratchpad)
+        blind = [
+            executed(traces, _blind(traces, rng, chances), scratchpad) for _ in range(BLIND_RUNS)
         ]
+        runs = [told(done, counts, scratchpad) for done in blind]
         controls["blind"] = {
             name: float(np.mean([run[name] for run in runs if name in run])) for name in runs[0]
         }
         tables = {"sizes": by_size(traces, scratchpad)}
         if scratchpad:
-            tables["layers"] = by_layer(traces, counts)
+            tables |= {"layers": by_layer(traces, counts), "blind": by_layer(blind[0], counts)}
         if isinstance(trained.family, Multiplication):
             tables["digits"] = by_digit(trained.family, traces)
         return Reading(values, controls, tables)
@@ -219,12 +223,13 @@ def _of_another(traces: Sequence[Trace]) -> float:
 
 
 def nodes(traces: Sequence[Trace], counts: Sequence[np.ndarray]) -> NodeTable:
-    """Steps from right parents; right ones are compared with wrong ones of their size and layer."""
+    """Steps from right parents; right ones are compared with wrong ones of their kind."""
     tables = []
     for size in dict.fromkeys(trace.size for trace in traces):
         mine = [n for n, trace in enumerate(traces) if trace.size == size]
         graphs, written = [traces[n].graph for n in mine], [traces[n].written for n in mine]
-        tables.append(node_table(graphs, written, np.stack([counts[n] for n in mine])))
+        seen = np.stack([counts[n] for n in mine])
+        tables.append(node_table(graphs, written, seen, by="layer and op"))
     return merged(tables)
 
 
@@ -272,14 +277,19 @@ def _memorising(
     return write
 
 
-def _blind(traces: Sequence[Trace], rng: np.random.Generator, error: float) -> Written_by:
-    return lambda n: noisy_executor(traces[n].graph, rng, error=error).written
+def _blind(
+    traces: Sequence[Trace], rng: np.random.Generator, chances: Mapping[str, float]
+) -> Written_by:
+    def write(n: int) -> Written:
+        graph = traces[n].graph
+        error = {node.op: chances.get(node.op, ERROR) for node in graph.nodes}
+        return noisy_executor(graph, rng, error=error).written
+
+    return write
 
 
-def executed(
-    traces: Sequence[Trace], counts: Sequence[np.ndarray], write: Written_by, scratchpad: bool
-) -> dict[str, float]:
-    """What is read off an executor that does the same items as the network."""
+def executed(traces: Sequence[Trace], write: Written_by, scratchpad: bool) -> list[Trace]:
+    """The same items as an executor does them."""
     done = []
     for n, trace in enumerate(traces):
         written = write(n)
@@ -287,6 +297,11 @@ def executed(
         right = written["answer"] == trace.graph.answer
         kept = {name: value for name, value in written.items() if _is_answered(name)}
         done.append(trace._replace(written=written if scratchpad else kept, exact=right))
+    return done
+
+
+def told(done: Sequence[Trace], counts: Sequence[np.ndarray], scratchpad: bool) -> dict[str, float]:
+    """What is read off the items as an executor did them."""
     return shares(done, scratchpad) | (_memory(nodes(done, counts)) if scratchpad else {})
 
 

@@ -23,6 +23,9 @@ BLIND, PLANTED = 0.03, 0.95  # how near to chance, and how near to 1, the execut
 PLANTED_EFFECT = 0.05  # what the memorising executor must show where frequency is swapped
 FLOOR = 0.05  # share of right nodes below which neither arm shows anything
 LEAST_ITEMS = 10  # of a size, to speak of its accuracy
+LOWEST, HIGHEST = 0.05, 0.99  # accuracies between which errors can be seen to compound
+CEILING = 0.995  # right nodes, beyond which nothing is left for frequency to change
+NETWORK, AT_RANDOM = "layers", "blind"  # tables of labels by layer
 SAMPLED = 200_000  # products, where there are too many to take all
 
 
@@ -188,10 +191,10 @@ def checked_auroc(rows: Results) -> str:
     return told
 
 
-def _by_size(row: Row) -> dict[str, list[dict[str, Any]]]:
+def _by_size(row: Row, who: str) -> dict[str, list[dict[str, Any]]]:
     """Layers of each size beyond training, shallow ones first."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in table(row, "layers"):
+    for line in table(row, who):
         if beyond(line):
             found.setdefault(line["size"], []).append(line)
     return {size: sorted(some, key=lambda one: one["layer"]) for size, some in found.items()}
@@ -201,19 +204,19 @@ def total(line: dict[str, Any]) -> int:
     return sum(line[name] for name in LABELS)
 
 
-def falls(row: Row) -> float:
+def falls(row: Row, who: str = NETWORK) -> float:
     """Spearman's correlation of the layer with the share of correct nodes, beyond training."""
     found = [
         spearman([one["layer"] for one in lines], [one["correct"] / total(one) for one in lines])
-        for lines in _by_size(row).values()
+        for lines in _by_size(row, who).values()
     ]
     return _mean(found)
 
 
-def spreads(row: Row) -> float:
+def spreads(row: Row, who: str = NETWORK) -> float:
     """The share of errors that only spread, in the last third of layers minus the first."""
     found = []
-    for lines in _by_size(row).values():
+    for lines in _by_size(row, who).values():
         third = max(1, len(lines) // 3)
         shares = []
         for some in (lines[:third], lines[-third:]):
@@ -224,18 +227,23 @@ def spreads(row: Row) -> float:
 
 
 def straight(row: Row) -> float:
-    """How straight the logarithm of accuracy is against depth (R²); needs three depths."""
+    """How straight the logarithm of accuracy falls with depth (R²); needs three depths."""
     lines = [one for one in table(row, "sizes") if one["items"] >= LEAST_ITEMS]
-    found = accuracy_decay([one["depth"] for one in lines], [one["exact"] for one in lines])
+    found = accuracy_decay(*([one[name] for one in lines] for name in ("depth", "exact", "items")))
     distinct = {one["depth"] for one in lines if one["exact"] > 0}
-    return found.r_squared if len(distinct) >= 3 else float("nan")
+    falls = any(one["exact"] < HIGHEST for one in lines)
+    return found.r_squared if falls and len(distinct) >= 3 else float("nan")
 
 
 def over_bound(row: Row) -> float:
-    """How far accuracy lies above its compounding bound and two standard errors, at worst."""
+    """How far accuracy lies above its compounding bound and two standard errors, at worst.
+
+    Only sizes that are neither always nor never right can tell.
+    """
     found = []
     for one in table(row, "sizes"):
-        if one["bound"] is not None and one["items"] >= LEAST_ITEMS:
+        some = LOWEST < one["exact"] < HIGHEST
+        if one["bound"] is not None and one["items"] >= LEAST_ITEMS and some:
             # One success and one failure more, so that no share of 0 or 1 is without error.
             n, p = one["items"] + 2, (one["exact"] * one["items"] + 1) / (one["items"] + 2)
             found.append(one["exact"] - one["bound"] - 2 * np.sqrt(p * (1 - p) / n))

@@ -271,23 +271,24 @@ def step_by_step(task: str) -> list[Claim]:
     """Where in a scratchpad errors are, and whether frequency tells."""
     return [
         Claim(f"{task}: frequent subgraphs are right more often",
-              "Of a right and a wrong step of one size and layer, both from right parents, the "
-              "right one's whole subgraph was the more frequent in training, at least .6 of the "
-              "time (AUROC)", told_by_frequency(task), at_least=0.6),
+              "Of a right and a wrong step of one size, layer and operation, both from right "
+              "parents, the right one's whole subgraph was the more frequent in training, at "
+              "least .6 of the time (AUROC)", told_by_frequency(task), at_least=0.6),
         Claim(f"{task}: correct nodes get fewer with depth",
               "Beyond training, the share of nodes that are right with all they are made of falls "
               "with the layer (rank correlation at most -.7)",
-              over_networks(task, parts.falls), at_most=-0.7),
+              as_at_random(task, parts.falls), at_most=-0.7),
         Claim(f"{task}: late errors are spread ones",
               "Beyond training, the share of errors that only follow from earlier ones is larger "
               "in the last third of layers than in the first",
-              over_networks(task, parts.spreads), above=0.0),
+              as_at_random(task, parts.spreads), above=0.0),
         Claim(f"{task}: accuracy falls exponentially",
-              "The logarithm of accuracy is a straight line in depth (R² at least .9)",
+              "The logarithm of accuracy falls along a straight line in depth (R² at least .9)",
               over_networks(task, parts.straight), at_least=0.9),
         Claim(f"{task}: no better than compounded errors",
-              "At no size is accuracy above what errors of steps compound to, and two standard "
-              "errors", over_networks(task, parts.over_bound), at_most=0.0),
+              f"At no size of which between {parts.LOWEST:g} and {parts.HIGHEST:g} is right is "
+              "accuracy above what errors of steps compound to, and two standard errors",
+              over_networks(task, parts.over_bound), at_most=0.0),
     ]  # fmt: skip
 
 
@@ -315,6 +316,8 @@ def frequency(task: str, width: int, splits: Sequence[str]) -> Measure:
         _usable(values, "Seeds with both arms", note)
         if parts.level(rows, splits) < parts.FLOOR:
             raise NotTested("Nothing is right there in either arm, whatever was frequent.")
+        if parts.level(rows, splits) > parts.CEILING:
+            raise NotTested("Nearly all is right there in both arms, whatever was frequent.")
         return Evidence.of_values(values, f"{parts.checked_effects(rows, splits)} {note}".strip())
 
     return measure
@@ -356,6 +359,19 @@ def over_networks(task: str, number: Callable[[Row], float]) -> Measure:
     def measure(results: Results) -> Evidence:
         rows, note = parts.able(results, task=task, favours=0)
         return _evidence(rows, number, note)
+
+    return measure
+
+
+def as_at_random(task: str, number: Callable[[Row, str], float]) -> Measure:
+    """The same, with what errors at random give on the same items in the note."""
+
+    def measure(results: Results) -> Evidence:
+        rows, note = parts.able(results, task=task, favours=0)
+        chance = [number(row, parts.AT_RANDOM) for row in rows]
+        if np.isfinite(chance).any():
+            note = f"Errors at random: {np.nanmean(chance):.2f}. {note}".strip()
+        return _evidence(rows, lambda row: number(row, parts.NETWORK), note)
 
     return measure
 
