@@ -13,13 +13,13 @@ from statsmodels.stats import proportion
 from recombine.audits.association import (
     associations,
     cramers_v,
-    false_discovery,
     fisher,
     independence_p,
     newcombe,
     wilson,
 )
 from recombine.errors import InvalidRequest
+from recombine.lab.statistics import false_discovery
 from recombine.tables.rows import Factor, Rows
 
 tables = st.integers(2, 4).flatmap(

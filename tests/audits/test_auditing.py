@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -392,3 +393,30 @@ def test_the_shift_from_counts_is_the_divergence_of_the_rows(seed):
     found = divergences(one, other)
     assert found.atoms == pytest.approx(expected.atoms, abs=1e-12)
     assert found.compounds == pytest.approx(expected.compounds, abs=1e-12)
+
+
+# --- what is too large to be looked at ---
+
+
+def test_choices_of_factors_that_are_too_large_are_named_with_what_to_do():
+    rng = np.random.default_rng(0)
+    sizes = {"user": 420, "city": 410, "street": 400, "colour": 3}
+    lines = [tuple(f"{name}{rng.integers(size)}" for name, size in sizes.items())
+             for _ in range(2_000)]  # fmt: skip
+    lines += [tuple(f"{name}{n % size}" for name, size in sizes.items()) for n in range(420)]
+    data = rows(lines, tuple(sizes))
+    found = audit(data, Asked(evaluation=data, outcome=rng.random(len(data)) < 0.9))
+    places = {name: n for n, name in enumerate(sizes)}
+    large = {
+        tuple(sorted(places[name] for name in several))
+        for t in (1, 2, 3, 4)
+        for several in itertools.combinations(sizes, t)
+        if math.prod(sizes[name] for name in several) > 2**26
+    }
+    assert set(found.left_out["failing slices"]) == {each for each in large if len(each) < 4}
+    assert set(found.left_out["coverage"]) == large
+    for kind in ("coverage", "holes", "failing slices"):
+        assert "user x city x street" in found.why_not[kind] and "--rare" in found.why_not[kind]
+        assert "user x city x street" in render(report_of(found))
+        assert ["user", "city", "street"] in document_of(found)["left_out"][kind]
+    assert not audit(rows(EVERY * 3)).left_out

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import contingency, false_discovery_control, poisson
 
-from recombine.audits.expected import discoveries, expected_counts
+from recombine.audits.auditing import Asked, audit
+from recombine.audits.expected import expected_counts
 from recombine.audits.holes import holes, parts, seen_forbidden, thin_values
 from recombine.errors import InvalidRequest
+from recombine.lab.statistics import false_discovery
 from recombine.tables.counting import count
 from recombine.tables.rows import MISSING, NONE, Factor, Rows
 from recombine.tables.rules import rules_for
@@ -223,10 +225,10 @@ def test_expected_counts_with_impossible_cells_are_those_of_a_log_linear_model()
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_discoveries_are_those_of_scipy(p_values):
     expected = false_discovery_control(p_values) <= 0.05
-    assert discoveries(np.array(p_values), len(p_values)).tolist() == expected.tolist()
+    assert (false_discovery(p_values) <= 0.05).tolist() == expected.tolist()
     small = np.array([p for p in p_values if p <= 0.05])
     kept = [ok for p, ok in zip(p_values, expected, strict=True) if p <= 0.05]
-    assert discoveries(small, len(p_values)).tolist() == kept
+    assert (false_discovery(small, tests=len(p_values)) <= 0.05).tolist() == kept
 
 
 def test_thin_values_are_told_and_a_rare_missing_is_not_one():
@@ -265,3 +267,17 @@ def test_one_value_alone_is_no_hole():
     rows = table(np.zeros((1, 2), int), [1, 1])
     with pytest.raises(InvalidRequest, match="see thin_values"):
         holes(rows, rules_for(rows), 1)
+
+
+def test_a_hole_of_three_that_a_near_copy_of_a_factor_repeats_is_told_once():
+    rng = np.random.default_rng(0)
+    codes = {name: rng.integers(0, 4, 40_000) for name in "abce"}
+    inside = (codes["a"] == 1) & (codes["b"] == 1) & (codes["c"] == 2)
+    codes["c"][inside] = 3
+    codes["d"] = np.where(rng.random(40_000) < 0.01, rng.integers(0, 4, 40_000), codes["c"])
+    data = Rows("t", tuple(Factor(n, ("0", "1", "2", "3"), codes[n]) for n in "abcde"))
+    found = audit(data, Asked(min_count=10))
+    alarms = {hole.chosen: hole.codes for hole in found.holes[3] if hole.alarm}
+    assert alarms == {(0, 1, 2): (1, 1, 2), (0, 1, 3): (1, 1, 2)}
+    (finding,) = found.findings
+    assert finding.where == "a=1, b=1, c=2" and "1 more follows from it" in finding.sentence

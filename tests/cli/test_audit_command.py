@@ -177,7 +177,37 @@ def test_a_list_column_is_read_with_its_mark(audit, tmp_path):
     assert "tags=x and z: expected" in out
 
 
+def test_what_was_too_large_to_be_searched_is_named_in_the_terminal_and_on_the_page(
+    audit, tmp_path
+):
+    rng = random.Random(0)
+    lines = [",".join(f"{name}{(n + rng.randrange(410) * (n > 410)) % 410}" for name in "pqr")
+             for n in range(1_500)]  # fmt: skip
+    text = "p,q,r,part,right\n"
+    text += "".join(f"{line},{('train', 'test')[n % 2]},{n % 3 > 0:d}\n"
+                    for n, line in enumerate([*lines, *lines, *lines[:410]]))  # fmt: skip
+    (tmp_path / "large.csv").write_text(text)
+    code, out, _ = audit("large.csv", "--split", "part", "--outcome", "right", "--to", "out")
+    assert code == 0
+    page = (tmp_path / "out" / "audit.html").read_text()
+    for kind in ("coverage", "holes", "failing slices"):
+        assert f"{kind}: without p x q x r, for more than" in out
+        assert f"{kind}: without p x q x r, for more than" in page
+    assert "group rare values with --rare N" in out
+
+
 # --- what it refuses ---
+
+
+def test_an_audit_that_memory_cannot_hold_ends_in_one_line_and_writes_nothing(
+    refused, files, monkeypatch
+):
+    def large(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("recombine.audits.auditing.audit", large)
+    assert "fewer --factors" in refused("train.csv", *FACTORS, "--to", "out")
+    assert not (files / "out").exists()
 
 
 def test_a_column_that_is_not_there_is_refused_with_the_nearest(refused, files):

@@ -34,7 +34,7 @@ from recombine.live.kit import rates_table, scored, share, shuffled
 from recombine.report.document import Section
 from recombine.seeds import host_seed
 
-from .standin import StandIn, fails
+from .standin import StandIn, fails, filtered
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,17 @@ def test_more_items_may_be_asked_for_later(tmp_path):
     assert len(asked) == 3 and summary_in(tmp_path)["answered"] == 8
 
 
+def fails_after_others(handler):
+    """HTTP 500 once three others are answered: without any answer there is no page."""
+    while len(handler.server.answered) < 3 and not handler.server.closing.wait(0.01):
+        pass
+    fails(500)(handler)
+
+
 def test_a_failing_endpoint_leaves_a_partial_page_and_its_error(tmp_path):
     kit = Sums()
     last = sorted(q.prompt for q in kit.questions(kit.options))[-1]
-    with StandIn(adds, by_prompt={last: fails(500)}) as server:
+    with StandIn(adds, by_prompt={last: fails_after_others}) as server:
         model = ChatEndpoint(server.url, "m", tmp_path / "answers.jsonl", key_variable=None,
                              attempts=2, pause=0.001)  # fmt: skip
         outcome = run_kit(kit, model, tmp_path)
@@ -163,6 +170,78 @@ def test_answers_cut_off_and_refused_are_told_of(tmp_path):
         run_kit(Sums(), model, tmp_path)
     told = " ".join(summary_in(tmp_path)["warnings"])
     assert "answers were cut off" in told and "refused by the model" in told
+
+
+@pytest.mark.parametrize(
+    ("kit", "settings"),
+    [
+        ("battery", {"tasks": "logic,programs", "depths": "1"}),
+        ("constraints", {"tasks": "knapsack"}),
+        ("subgraphs", {"products": "2x2", "lengths": "3", "puzzles": "2x2"}),
+    ],
+)
+def test_every_kit_says_how_many_answers_could_not_be_read(tmp_path, kit, settings):
+    made = kit_named(kit)
+    options = made.chosen(settings, items=2)
+    sorry = Scripted(lambda _: "I'm sorry, but I can't help with that.", "sorry")
+    outcome = run_kit(made, sorry, tmp_path, options)
+    asked = len(outcome.answers)
+    line = f"{asked} of {asked} answers could not be read, and count as wrong."
+    assert outcome.summary["warnings"] == (line,)
+    assert line in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_in_a_kit_that_reads_anything_only_an_empty_answer_cannot_be_read(tmp_path):
+    kit = Sums()
+    empty = next(iter(kit.questions(kit.options))).prompt
+    run_kit(kit, Scripted(lambda p: " " if p == empty else "no idea", "shy"), tmp_path)
+    [told] = summary_in(tmp_path)["warnings"]
+    assert told.startswith("1 of 20 answers could not be read")
+
+
+def test_what_was_said_before_a_filter_stopped_it_is_not_marked(tmp_path):
+    kit = Sums()
+    [question] = kit.questions(kit.chosen(items=1))
+    with StandIn(always=filtered(content=question.gold)) as server:
+        model = ChatEndpoint(server.url, "m", tmp_path / "answers.jsonl", key_variable=None)
+        run_kit(kit, model, tmp_path, kit.chosen(items=1))
+    found = summary_in(tmp_path)
+    assert found["score"] == {"correct": 0.0}
+    assert found["warnings"][0] == "1 questions were refused by the model, and count as wrong."
+    assert dict(found["tables"][-1]["rows"])["the model, shuffled gold"] == 0.0
+
+
+@pytest.mark.parametrize("content", ["[]", '"sums"', "{", '{"kit": "sums"}', "\x00"])
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_folder_that_does_not_say_whose_it_is_is_left_as_it_is(tmp_path, content, answered):
+    kit = Sums()
+    (tmp_path / "request.json").write_text(content, "utf-8")
+    if answered:
+        run_kit(kit, Scripted(adds, "adder"), tmp_path / "other", kit.chosen(items=1))
+        (tmp_path / "other" / "answers.jsonl").rename(tmp_path / "answers.jsonl")
+    with pytest.raises(InvalidRequest, match=r"request\.json does not say whose .* give another"):
+        run_kit(kit, Scripted(adds, "adder"), tmp_path, kit.chosen(items=1))
+    assert (tmp_path / "request.json").read_text("utf-8") == content
+
+
+def test_a_copy_of_the_log_alone_is_continued_from_in_another_folder(tmp_path):
+    kit = Sums()
+    run_kit(kit, Scripted(adds, "adder"), tmp_path / "a", kit.chosen(items=3))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "answers.jsonl").rename(tmp_path / "b" / "answers.jsonl")
+    silent = Scripted(lambda prompt: pytest.fail("asked again"), "adder")
+    assert len(run_kit(kit, silent, tmp_path / "b", kit.chosen(items=3)).answers) == 3
+
+
+def test_a_local_log_of_another_form_is_asked_again(tmp_path):
+    kit = Sums()
+    run_kit(kit, Scripted(adds, "adder"), tmp_path, kit.chosen(items=2))
+    log = tmp_path / "answers.jsonl"
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    log.write_text("".join(json.dumps(line | {"answer": "5"}) + "\n" for line in lines), "utf-8")
+    with pytest.warns(UserWarning, match="2 damaged lines"):
+        run_kit(kit, Scripted(adds, "adder"), tmp_path, kit.chosen(items=2))
+    assert summary_in(tmp_path)["score"] == {"correct": 1.0}
 
 
 def test_a_folder_of_another_model_kit_or_purpose_is_refused(tmp_path):

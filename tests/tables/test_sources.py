@@ -266,23 +266,50 @@ def test_parquet_and_arrow_hold_the_same_cells(tmp_path: Path):
 
 @pytest.mark.heavy
 def test_a_saved_dataset_is_read_by_its_splits_and_class_names(tmp_path: Path):
-    """The layout that `datasets.save_to_disk` leaves, made by hand."""
+    """The layout that `save_to_disk` of datasets 5.2.0 leaves, made by hand."""
     pa = pytest.importorskip("pyarrow", reason=WHY)
-    features = {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
+    labels = {"names": ["cat", "dog"], "_type": "ClassLabel"}
+    features = {
+        "label": labels,
+        "labels": {"feature": labels, "_type": "List"},
+        "before": {"feature": labels, "_type": "Sequence"},
+        "first": [labels],  # lists as earlier versions wrote them
+        "word": {"dtype": "large_string", "_type": "Value"},
+    }
+    listed = pa.list_(pa.int64())
+    fields = {"label": pa.int64(), "labels": listed, "before": listed, "first": listed,
+              "word": pa.large_string()}  # fmt: skip
     noted = {"huggingface": json.dumps({"info": {"features": features}})}
+    schema = pa.schema(fields, metadata=noted)
+    lists = [[0, 1], None, [], [-1, None, 1]]
+    columns = {"label": [0, 1, None, -1], "labels": lists, "before": lists, "first": lists,
+               "word": ["x", None, "y", "x"]}  # fmt: skip
     for split in ("train", "test"):
         folder = tmp_path / split
         folder.mkdir()
-        schema = pa.schema({"label": pa.int64()}, metadata=noted)
-        for i, labels in enumerate([[0, 1], [1, -1]]):
-            with pa.ipc.new_stream(folder / f"data-{i}.arrow", schema) as stream:
-                stream.write_table(pa.table({"label": labels}, schema=schema))
-        names = [{"filename": f"data-{i}.arrow"} for i in range(2)]
-        (folder / "state.json").write_text(json.dumps({"_data_files": names}))
+        names = [f"data-{i:05d}-of-00002.arrow" for i in range(2)]
+        for i, name in enumerate(names):
+            half = {key: column[2 * i : 2 * i + 2] for key, column in columns.items()}
+            with pa.ipc.new_stream(folder / name, schema) as stream:
+                stream.write_table(pa.table(half, schema=schema))
+        state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "0" * 16,
+                 "_format_columns": None, "_format_kwargs": {}, "_format_type": None,
+                 "_output_all_columns": False, "_split": None}  # fmt: skip
+        (folder / "state.json").write_text(json.dumps(state))
+        info = {"citation": "", "description": "", "features": features, "splits": {}}
+        (folder / "dataset_info.json").write_text(json.dumps(info))
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert cells(open_source(tmp_path / "train")) == {"label": ["cat", "dog", "dog", None]}
+    told = [["cat", "dog"], None, [], [None, None, "dog"]]
+    assert cells(open_source(tmp_path / "train")) == {
+        "label": ["cat", "dog", None, None], "labels": told, "before": told, "first": told,
+        "word": ["x", None, "y", "x"],
+    }  # fmt: skip
     with pytest.raises(InvalidRequest, match="splits train, test: name one"):
         open_source(tmp_path)
+    shuffled = {**state, "_indices_data_files": [{"filename": "indices.arrow"}]}
+    (tmp_path / "test" / "state.json").write_text(json.dumps(shuffled))
+    with pytest.raises(InvalidRequest, match="save it again"):
+        open_source(tmp_path / "test")
 
 
 @pytest.mark.heavy

@@ -16,7 +16,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -30,7 +29,6 @@ from recombine.tables.counting import count, count_all
 from recombine.tables.rows import MISSING, Factor, Rows
 
 STRONG = 0.3
-Dependence = Literal["positive", "any"]
 _LABEL_BINS, _LABEL_VALUES = 5, 20
 _DRAWS, _DRAWN_CELLS = 9999, 20_000_000
 _MOST_CELLS = 2**24
@@ -245,29 +243,6 @@ def _upper_tail(
 def _log_choose(total: np.ndarray, some: np.ndarray) -> np.ndarray:
     whole = special.gammaln(total + 1)
     return whole - special.gammaln(some + 1) - special.gammaln(total - some + 1)
-
-
-def false_discovery(
-    p: np.ndarray, *, dependence: Dependence = "positive"
-) -> Float[np.ndarray, " test"]:
-    """p-values adjusted so that at most that share of what is listed is false, on average.
-
-    Benjamini and Hochberg's (1995), or Benjamini and Yekutieli's (2001) for any dependence.
-
-    >>> false_discovery(np.array([0.01, 0.04, 0.03])).round(3).tolist()
-    [0.03, 0.04, 0.04]
-    """
-    if dependence not in ("positive", "any"):
-        raise InvalidRequest(f"dependence {dependence!r}: expected 'positive' or 'any'")
-    p = np.asarray(p, float)
-    if not p.size:
-        return p
-    order = np.argsort(p, kind="stable")
-    price = float(np.sum(1 / np.arange(1, len(p) + 1))) if dependence == "any" else 1.0
-    scaled = p[order] * len(p) * price / np.arange(1, len(p) + 1)
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
-    return adjusted
 
 
 def wilson(

@@ -23,6 +23,7 @@ from recombine.audits.coverage import (
 from recombine.audits.echoes import Cell, cell_of, echoes
 from recombine.audits.holes import (
     FALSE_ALARMS,
+    SIZES,
     Assignment,
     Broken,
     Hole,
@@ -37,6 +38,7 @@ from recombine.audits.labels import LabelNoise, label_noise
 from recombine.audits.risk import Risk, risk
 from recombine.audits.risk_models import clustered_mean
 from recombine.audits.slices import Slice, Worst, failure_table, slices
+from recombine.audits.unsearched import unsearched
 from recombine.lab.intervals import Interval, mean_interval
 from recombine.seeds import host_seed
 from recombine.splits.divergence import Divergences, divergences
@@ -88,7 +90,11 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """Everything an audit found; `why_not` says what was asked for and could not be told."""
+    """Everything an audit found.
+
+    `why_not` says what was asked for and could not be told. `left_out` names the choices of factors
+    (places) in which it was not looked for, since their tables are too large.
+    """
 
     train: Rows
     rules: Rules
@@ -107,6 +113,7 @@ class Audit:
     labels: LabelNoise | None = None
     evaluation: Evaluation | None = None
     divergences: Mapping[str, Divergences] = field(default_factory=dict)
+    left_out: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
 
     def covered(self, t: int, min_count: int | None = None) -> Coverage | None:
@@ -251,9 +258,10 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
             train, rules, t, target=target, weights=asked.traffic, risk=chances,
             min_count=asked.min_count, most=asked.most_holes,
         )
-        for t in (2, 3)
+        for t in SIZES
         if t in asked.strengths and t <= max(2, _longest(train))
     }  # fmt: skip
+    left_out = unsearched(train, asked.strengths, None if judged is None else judged.rows)
     say("association")
     return Audit(
         train=train, rules=rules, min_count=asked.min_count, thin_rows=asked.thin_rows,
@@ -264,7 +272,7 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
         forbidden=tuple(seen_forbidden(train, rules)),
         never_possible=never,
         associations=associations(train, label=asked.label),
-        echoes=echoes(train, found.get(2, ())),
+        echoes=echoes(train, [hole for several in found.values() for hole in several]),
         exposure=None if target is None else exposure(train, target, asked.traffic),
         labels=None if asked.label is None else label_noise(train, asked.label),
         evaluation=judged,
@@ -273,7 +281,8 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
             for name, rows in (("evaluation", evaluation), ("target", target))
             if rows is not None and len(rows) and len(train)
         },
-        why_not=why_not,
+        left_out={kind: each.chosen for kind, each in left_out.items()},
+        why_not=why_not | {kind: each.sentence(train) for kind, each in left_out.items()},
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from recombine.errors import InvalidRequest
-from recombine.tables.counting import MOST_CELLS, cells, count_all, projections
+from recombine.tables.counting import MOST_CELLS, cells, count_all, projections, too_large
 from recombine.tables.novelty import Links, novelty
 from recombine.tables.rows import Rows
 from recombine.tables.rules import Rules
@@ -216,14 +216,12 @@ def traffic_shares(
 
 def _left_out(train: Rows, t: int, most_cells: int) -> tuple[str, ...]:
     """What a table of t factors does not hold."""
-    wanted = projections(train, t)
-    if not wanted:
+    if not projections(train, t):
         return (f"no row has {t} values to combine: choose more factors for t = {t}",)
     return tuple(
         f"{' x '.join(train.names[f] for f in chosen)} has {cells(train, chosen):,} cells, more "
         f"than {most_cells:,}: group rare values to count it"
-        for chosen in wanted
-        if cells(train, chosen) > most_cells
+        for chosen in too_large(train, t, most_cells)
     )
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from recombine.errors import InvalidRequest
-
 ROUNDS, CLOSE = 200, 1e-6
 
 
@@ -64,26 +62,6 @@ def explained_counts(
         given = without[one,] * without[other,] / np.maximum(rest, 1.0)
         least = np.minimum(least, given)
     return np.where(possible, least, 0.0)
-
-
-def discoveries(
-    p_values: Float[np.ndarray, " test"], tests: int, rate: float = 0.05
-) -> Bool[np.ndarray, " test"]:
-    """Which of `tests` tests stand out, so that at most this share of them is chance on average.
-
-    The Benjamini-Hochberg procedure. Only the smallest p-values need be given: those left out
-    count as 1.
-
-    >>> discoveries(np.array([0.001, 0.04, 0.02]), tests=3).tolist()
-    [True, True, True]
-    >>> discoveries(np.array([0.001, 0.04, 0.02]), tests=10).tolist()
-    [True, False, False]
-    """
-    if tests < len(p_values):
-        raise InvalidRequest(f"{len(p_values)} p-values were given of only {tests} tests")
-    ordered = np.sort(p_values)
-    passed = np.flatnonzero(ordered <= rate * np.arange(1, len(ordered) + 1) / max(tests, 1))
-    return p_values <= ordered[passed[-1]] if len(passed) else np.zeros(len(p_values), bool)
 
 
 def _orders(chosen: Sequence[int]) -> list[tuple[int, ...]]:

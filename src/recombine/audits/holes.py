@@ -15,14 +15,16 @@ import numpy as np
 from jaxtyping import Float
 
 from recombine.audits.coverage import traffic_shares
-from recombine.audits.expected import discoveries, expected_counts, explained_counts
+from recombine.audits.expected import expected_counts, explained_counts
 from recombine.errors import InvalidRequest
+from recombine.lab.statistics import false_discovery
 from recombine.tables.counting import combinations, count, count_all
 from recombine.tables.novelty import components
 from recombine.tables.rows import MISSING, NONE, Rows
 from recombine.tables.rules import Rules
 
 MOST_CELLS = 2**24
+SIZES = (2, 3)  # values of the holes that an audit looks for
 FALSE_ALARMS = 0.05
 SHORTLIST = 10
 
@@ -252,7 +254,8 @@ def _worst(surprises: np.ndarray, shares: np.ndarray | None, room: int | None) -
 def _alarmed(found: list[Hole], suspects: list[np.ndarray], tests: int) -> list[Hole]:
     """The holes with alarms where their absence stands out among all tests."""
     p_values = np.concatenate([np.zeros(0), *suspects])
-    limit = float(p_values[discoveries(p_values, tests, FALSE_ALARMS)].max(initial=-1.0))
+    stand_out = false_discovery(p_values, tests=tests) <= FALSE_ALARMS
+    limit = float(p_values[stand_out].max(initial=-1.0))
     return [replace(hole, alarm=hole.alarm and hole.p_value <= limit) for hole in found]
 
 

@@ -103,6 +103,10 @@ def document_of(audit: Audit) -> dict[str, Any]:
                 for w in evaluation.worst
             ],
         },
+        "left_out": {
+            kind: [[audit.train.names[f] for f in chosen] for chosen in several]
+            for kind, several in audit.left_out.items()
+        },
         "why_not": dict(audit.why_not),
     }  # fmt: skip
 
@@ -157,7 +161,6 @@ def _coverage(audit: Audit) -> Section:
         f"Coverage, {audit.min_count} or more rows each",
         ("values together", "possible", "covered", "share", "seen though impossible"),
         [(c.t, c.possible, c.covered, c.share, c.seen_impossible) for c in lines],
-        " ".join(dict.fromkeys(why for c in lines for why in c.why_not)),
     )
     series = []
     for t in strengths:
@@ -223,7 +226,11 @@ def _maps(audit: Audit) -> list[Figure]:
 
 def _holes(audit: Audit) -> Section | None:
     if not any(audit.holes.values()):
-        return Section("What is missing", "Every possible pair is there.")
+        searched = "holes" not in audit.left_out
+        return Section(
+            "What is missing",
+            "Every possible pair is there." if searched else "No hole was found among the others.",
+        )
     table = holes_table(audit, SHOWN)
     return Section(
         "What is missing",

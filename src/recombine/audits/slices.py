@@ -28,17 +28,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
-from recombine.audits.association import (
-    Dependence,
-    false_discovery,
-    fisher,
-    newcombe,
-    wilson,
-)
+from recombine.audits.association import fisher, newcombe, wilson
 from recombine.audits.slice_grid import Additive, Grid, Level, over_combinations
 from recombine.errors import InvalidRequest
-from recombine.lab.intervals import Interval
-from recombine.tables.counting import count_all
+from recombine.lab.statistics import Dependence, Interval, false_discovery
+from recombine.tables.counting import count_all, too_large
 from recombine.tables.rows import NONE, Rows
 
 SHOWN = 20  # row ids that a slice carries
@@ -176,6 +170,11 @@ def slices(
     return sorted(found, key=lambda one: -one.effect.low)
 
 
+def not_searched(rows: Rows, most: int = 3) -> list[tuple[int, ...]]:
+    """The choices of factors in which `slices` looks for nothing: their tables are too large."""
+    return [chosen for t in range(1, most + 1) for chosen in too_large(rows, t)]
+
+
 def failure_table(
     rows: Rows, failed: np.ndarray, *, most: int = 20, least_rows: int = 1, level: float = 0.95
 ) -> list[Worst]:
@@ -243,7 +242,7 @@ def _searched(
 def _sums(grid: Grid, t: int, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The slices of t items that have enough rows, in ascending order, with rows and failures.
 
-    Columns with so many values that their table has more than 2^26 cells are not searched.
+    Tables of more than 2^26 cells are not searched: `not_searched` says which.
     """
     keys, sizes, wrongs = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
     rows, failures = (count_all(grid.rows, t, weights=w) for w in (grid.size, grid.wrong))

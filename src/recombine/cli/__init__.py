@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # before `run` listens for signals, or in another command
         print("recombine: stopped; run the same command to continue", file=sys.stderr)
         leave(130)
+    except MemoryError:
+        print("recombine: error: there is not enough memory: ask for less", file=sys.stderr)
+        leave(2)
     except BrokenPipeError:  # the reader of our output went away
         leave(0)
     except OSError as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from recombine.cli.tables import (
     WEIGHT,
@@ -18,13 +20,14 @@ from recombine.cli.tables import (
     without_nan,
     write_all,
 )
-from recombine.cli.words import say, text_table
+from recombine.cli.words import say, stopped, text_table
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import numpy as np
 
     from recombine.audits.auditing import Asked, Audit
+    from recombine.report.document import Report
     from recombine.tables.rows import Rows
 
 SHOWN = 12
@@ -63,13 +66,42 @@ def arguments(made: argparse.ArgumentParser) -> None:
 
 def run(chosen: Namespace) -> None:
     """Audits, prints what was found, and writes the report where asked."""
-    from recombine.audits.auditing import audit
-    from recombine.audits.page import document_of, holes_table, report_of
-    from recombine.report.document import readable
-
-    tell = (lambda text: None) if chosen.quiet or chosen.json else say
     if not 1 <= chosen.strength <= 4:
         raise InvalidRequest(f"--strength {chosen.strength}: expected 1 to 4")
+    with stopped("nothing was written"), _enough_memory():
+        found, document, report = _audited(chosen)
+    with stopped("not every file was written"), _enough_memory():
+        written = []
+        if chosen.to:
+            from recombine.audits.page import holes_table
+
+            written = write_all(chosen.to, "audit", report, document, [holes_table(found)])
+    if chosen.json:
+        print(json.dumps(document | {"written": written}, indent=1))
+    else:
+        from recombine.report.document import readable
+
+        # Values come from a file: what would move the cursor or turn the text round is not printed.
+        print(readable("\n".join([*lines(found), *(f"written: {path}" for path in written)])))
+
+
+@contextmanager
+def _enough_memory() -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise InvalidRequest(
+            "there is not enough memory for this audit: name fewer --factors, group rare values "
+            "with --rare N, or lower --strength; nothing was written"
+        ) from None
+
+
+def _audited(chosen: Namespace) -> tuple[Audit, dict[str, Any], Report]:
+    """What was found, as such, as a document and as a report."""
+    from recombine.audits.auditing import audit
+    from recombine.audits.page import document_of, report_of
+
+    tell = (lambda text: None) if chosen.quiet or chosen.json else say
     train, asked = material(chosen, tell)
     found = audit(train, asked, tell)
     document = without_nan(document_of(found))
@@ -80,15 +112,7 @@ def run(chosen: Namespace) -> None:
         section, numbers = tagged_section(found, chosen.tag_errors, chosen.seed)
         sections.append(section)
         document["tag_errors"] = without_nan(numbers)
-    report = report_of(found, typed(), sections)
-    written = []
-    if chosen.to:
-        written = write_all(chosen.to, "audit", report, document, [holes_table(found)])
-    if chosen.json:
-        print(json.dumps(document | {"written": written}, indent=1))
-    else:
-        # Values come from a file: what would move the cursor or turn the text round is not printed.
-        print(readable("\n".join([*lines(found), *(f"written: {path}" for path in written)])))
+    return found, document, report_of(found, typed(), sections)
 
 
 def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:

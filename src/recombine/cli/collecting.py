@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recombine.cli.words import say, text_table
+from recombine.cli.words import say, stopped, text_table
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from recombine.collecting.pict import PictModel
     from recombine.collecting.plans import Plan
     from recombine.tables.rows import Rows
+    from recombine.tables.rules import Rules
 
 WEIGHT = "weight"
 SHOWN = 50
@@ -72,13 +73,28 @@ def arguments(made: argparse.ArgumentParser) -> None:
 
 def run(chosen: Namespace) -> None:
     """Makes the plan, prints it, and writes the report and the export that were asked for."""
-    from recombine.collecting.choosing import collect
-    from recombine.tables.rules import parse_rules, read_rules_file
-
     if chosen.export and Path(chosen.export).suffix not in EXPORTS:
         raise InvalidRequest(f"--export {chosen.export}: expected a name in {', '.join(EXPORTS)}")
     if chosen.budget < 0:
         raise InvalidRequest(f"--budget {chosen.budget}: expected 1 or more, or 0 for no limit")
+    with stopped("nothing was written"):
+        plan, rules, groups, model = _planned(chosen)
+    with stopped("not every file was written"):
+        written = _written(plan, chosen)
+        if chosen.export:
+            _export(plan, chosen.export, rules, groups, model)
+            written.append(chosen.export)
+    if chosen.json:
+        print(json.dumps(plan.document() | {"written": written}, indent=1))
+    else:
+        print("\n".join([*lines(plan), *(f"written: {path}" for path in written)]))
+
+
+def _planned(chosen: Namespace) -> tuple[Plan, Rules, dict[tuple[str, ...], int], PictModel | None]:
+    """The plan, with the rules, groups and model that an export repeats."""
+    from recombine.collecting.choosing import collect
+    from recombine.tables.rules import parse_rules, read_rules_file
+
     rows, space, model, target = _material(chosen)
     texts = [*chosen.forbid, *(read_rules_file(chosen.rules) if chosen.rules else [])]
     many = [space.names.index(name) for name in space.lists]
@@ -92,14 +108,7 @@ def run(chosen: Namespace) -> None:
         target_weight=WEIGHT if target is not None and WEIGHT in target.columns else None,
         goals=_goals(chosen.goals), seed=chosen.seed,
     )  # fmt: skip
-    written = _written(plan, chosen)
-    if chosen.export:
-        _export(plan, chosen.export, rules, groups, model)
-        written.append(chosen.export)
-    if chosen.json:
-        print(json.dumps(plan.document() | {"written": written}, indent=1))
-    else:
-        print("\n".join([*lines(plan), *(f"written: {path}" for path in written)]))
+    return plan, rules, groups, model
 
 
 def _material(chosen: Namespace) -> tuple[Rows | None, Space, PictModel | None, Rows | None]:

@@ -84,7 +84,7 @@ def typed() -> str:
 def write_all(
     folder: str | Path, name: str, report: Report, document: Any, tables: Sequence[Table] = ()
 ) -> list[str]:
-    """Writes NAME.html, NAME.json and a CSV for each table, and says which."""
+    """Writes NAME.html, NAME.json and a CSV for each table, all or (short of a full disk) none."""
     import json
 
     from recombine.lab.files import make_folder, write_bytes
@@ -92,14 +92,15 @@ def write_all(
     from recombine.report.tables import to_csv
 
     place = Path(folder).expanduser()
-    make_folder(place)
-    files = {
+    texts = {
         f"{name}.html": render(report),
         f"{name}.json": json.dumps(document, indent=1, allow_nan=False, default=_plain),
         **{f"{table.title.lower().replace(' ', '-')}.csv": to_csv(table) for table in tables},
     }
-    for file, text in files.items():
-        write_bytes(place / file, text.encode("utf-8", "replace"))
+    files = {file: text.encode("utf-8", "replace") for file, text in texts.items()}
+    make_folder(place)
+    for file, content in files.items():
+        write_bytes(place / file, content)
     return [str(place / file) for file in files]
 
 

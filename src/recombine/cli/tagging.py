@@ -6,11 +6,12 @@ import argparse
 import json
 import os
 from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.cli.live import _agreed, as_typed
-from recombine.cli.words import say, text_table
+from recombine.cli.words import say, stopped, text_table
 from recombine.errors import InvalidRequest, RecombineError
 
 if TYPE_CHECKING:
@@ -87,13 +88,15 @@ def run(chosen: Namespace) -> None:
         return
     check_paths(Path(chosen.file), Path(chosen.to))
     model = _model(spec, chosen) if asks else None
-    try:
-        made = tag_file(
-            chosen.file, spec, chosen.to, column=chosen.column, model=model,
-            timeout=chosen.timeout, rows=chosen.rows, seed=chosen.seed,
-        )  # fmt: skip
-    except RecombineError as error:
-        raise type(error)(as_typed(str(error))) from error
+    # What a model answered is kept, and the same command continues.
+    with nullcontext() if asks else stopped("nothing was written"):
+        try:
+            made = tag_file(
+                chosen.file, spec, chosen.to, column=chosen.column, model=model,
+                timeout=chosen.timeout, rows=chosen.rows, seed=chosen.seed,
+            )  # fmt: skip
+        except RecombineError as error:
+            raise type(error)(as_typed(str(error))) from error
     document = {
         "file": str(made.path), "sheet": str(made.sheet), "rows": made.rows,
         "factors": made.counts, "notes": made.notes,

@@ -6,10 +6,11 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from recombine.errors import InvalidRequest
+from recombine.errors import Interrupted, InvalidRequest
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -40,6 +41,15 @@ def settings_of(words: Sequence[str]) -> dict[str, str]:
 def say(text: str) -> None:
     """A remark for people: on stderr, so that stdout holds results alone."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def stopped(what: str) -> Iterator[None]:
+    """What Ctrl-C leaves of a command that cannot continue, such as "nothing was written"."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped, and {what}: run it again from the start") from None
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from recombine.errors import InvalidRequest
@@ -31,12 +32,14 @@ from recombine.lab.regression import (
 
 __all__ = [
     "Coefficient",
+    "Dependence",
     "Holm",
     "Interval",
     "LeastSquares",
     "Side",
     "Verdict",
     "clustered_interval",
+    "false_discovery",
     "holm",
     "holm_levels",
     "least_squares",
@@ -51,6 +54,7 @@ __all__ = [
 ]
 
 Verdict = Literal["supported", "refuted", "inconclusive"]
+Dependence = Literal["positive", "any"]  # between tests
 _EXACT = 18  # units up to which all 2^n sign patterns are enumerated
 
 
@@ -141,6 +145,33 @@ def holm_levels(p_values: Sequence[float], alpha: float = 0.05) -> list[float]:
     [0.975, 0.95]
     """
     return holm(p_values, alpha).levels
+
+
+def false_discovery(
+    p_values: ArrayLike, *, tests: int | None = None, dependence: Dependence = "positive"
+) -> Float[np.ndarray, " test"]:
+    """p-values adjusted so that at most that share of what is listed is false, on average.
+
+    Benjamini and Hochberg's (1995), or Benjamini and Yekutieli's (2001) for any dependence. Of
+    many `tests` the smallest p-values may be given alone: those left out count as 1.
+
+    >>> false_discovery([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    >>> (false_discovery([0.001, 0.04, 0.02], tests=10) <= 0.05).tolist()
+    [True, False, False]
+    """
+    p = np.asarray(p_values, float)
+    count = len(p) if tests is None else tests
+    if dependence not in ("positive", "any"):
+        raise InvalidRequest(f"dependence {dependence!r}: expected 'positive' or 'any'")
+    if count < len(p):
+        raise InvalidRequest(f"{len(p)} p-values were given of only {count} tests")
+    order = np.argsort(p, kind="stable")
+    price = float(np.sum(1 / np.arange(1, count + 1))) if dependence == "any" else 1.0
+    scaled = p[order] * count * price / np.arange(1, len(p) + 1)
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return adjusted
 
 
 def verdict(

@@ -11,7 +11,7 @@ from jaxtyping import Bool, UInt32
 from recombine.combinations import Space
 from recombine.errors import InvalidRequest, unknown
 from recombine.seeds import host_seed
-from recombine.supports.rules import SupportRule
+from recombine.supports.rules import SupportRule, refusal
 from recombine.supports.support import Support
 
 Ranks = UInt32[np.ndarray, " n"]
@@ -72,11 +72,7 @@ class Collected:
 
     def feasible(self, space: Space) -> str | None:
         """Why `check` would refuse, or None if it would not."""
-        try:
-            self.check(space)
-        except InvalidRequest as refusal:
-            return str(refusal)
-        return None
+        return refusal(self.check, space)
 
     def build(self, space: Space, seed: int) -> Support:
         """The support, the same for the same seed."""

@@ -34,6 +34,15 @@ LAWS: dict[str, Callable[[Space], int]] = {
 """How many combinations are seen, as a function of the numbers of modules."""
 
 
+def refusal(check: Callable[[Space], None], space: Space) -> str | None:
+    """Why a check would refuse, or None if it would not."""
+    try:
+        check(space)
+    except InvalidRequest as refused:
+        return str(refused)
+    return None
+
+
 @dataclass(frozen=True)
 class SupportRule:
     """Which combinations training sees: a rule by name, its held-out share, and its options.
@@ -92,11 +101,7 @@ class SupportRule:
         held-out 0.99 of 696 combinations leaves 7; connecting 16 modules with at most 3 at a \
 time needs at least 8: use held-out 0.989 or less
         """
-        try:
-            self.check(space)
-        except InvalidRequest as refusal:
-            return str(refusal)
-        return None
+        return refusal(self.check, space)
 
     def build(self, space: Space, seed: int) -> Support:
         """The support, the same for the same seed."""

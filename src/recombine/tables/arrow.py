@@ -20,10 +20,11 @@ from recombine.tables.sources import Chunk, TextTable
 
 _BLOCK = 4 * 2**20  # bytes of a CSV file at a time
 _BATCH = 2**17  # rows of a Parquet file at a time
+_LISTS = ("List", "LargeList", "Sequence")  # what datasets calls them, now and before
 
 
 class ReadAnother(Exception):
-    """pyarrow cannot read this CSV file as the standard library does; nothing is lost."""
+    """pyarrow cannot read this CSV file as the standard library can; nothing is lost."""
 
 
 def have_arrow() -> bool:
@@ -130,7 +131,13 @@ def dataset_folder(path: Path) -> ArrowFiles:
             )
         return dataset_folder(path / known[0])
     if (path / "state.json").is_file():
-        listed = _json(path / "state.json").get("_data_files", [])
+        state = _json(path / "state.json")
+        if state.get("_indices_data_files"):
+            raise InvalidRequest(
+                f"{path} holds a selection of rows as early versions of datasets saved it: load "
+                "it with datasets and save it again"
+            )
+        listed = state.get("_data_files", [])
         files = [str(one.get("filename")) for one in listed if isinstance(one, dict)]
         if wrong := [name for name in files if Path(name).name != name]:
             raise InvalidRequest(f"{path / 'state.json'} names {wrong[0]!r}, expected a plain name")
@@ -217,20 +224,31 @@ def class_labels(schema: Any) -> dict[str, Sequence[str]]:
     try:
         noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         features = noted.get("info", {}).get("features", {})
-        return {
-            name: feature["names"]
-            for name, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-            and isinstance(feature.get("names"), list)
-        }  # fmt: skip
+        found = {name: _class_names(feature) for name, feature in features.items()}
     except (ValueError, AttributeError, RecursionError):
         return {}
+    return {name: names for name, names in found.items() if names is not None}
+
+
+def _class_names(feature: Any) -> Sequence[str] | None:
+    """The names of a class label or of a list of them; early versions wrote [label] for a list."""
+    if isinstance(feature, list) and len(feature) == 1:
+        feature = feature[0]
+    elif isinstance(feature, dict) and feature.get("_type") in _LISTS:
+        feature = feature.get("feature")
+    if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel":
+        return None
+    return feature["names"] if isinstance(feature.get("names"), list) else None
 
 
 def _named(piece: Piece, names: Sequence[str]) -> Piece:
     """Numbers of classes by the names of the classes; a number outside (-1) is none."""
-    if not isinstance(piece, Numbers):
-        return piece
+    if isinstance(piece, Lists) and isinstance(piece.items, Numbers):
+        return Lists(piece.lengths, _named_numbers(piece.items, names))
+    return _named_numbers(piece, names) if isinstance(piece, Numbers) else piece
+
+
+def _named_numbers(piece: Numbers, names: Sequence[str]) -> Words:
     codes = np.nan_to_num(piece.array, nan=NONE).astype(np.int64)
     known = (codes >= 0) & (codes < len(names))
     return Words([str(name) for name in names], np.where(known, codes, NONE))
@@ -284,7 +302,7 @@ class _reading:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         pa = pyarrow()
 
-        if isinstance(error, pa.ArrowException | OSError):
+        if isinstance(error, pa.ArrowException | OSError) and not isinstance(error, MemoryError):
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InvalidRequest(f"cannot read {self.path}: {first}") from error
 

@@ -125,6 +125,15 @@ class FactorReader:
         self.undecided = self.cut is None and self.name not in self.coding.text
         self.longest = 1
 
+    @property
+    def held(self) -> int:
+        """How many different values are held in memory."""
+        return len(self.seen.places)
+
+    def forget(self) -> None:
+        """Gives up what it holds."""
+        self.seen.places.clear()
+
     def add(self, piece: Piece) -> None:
         self.seen.rows += len(piece)
         if self.again:

@@ -108,6 +108,11 @@ def cells(rows: Rows, chosen: Sequence[int]) -> int:
     return math.prod(rows.factors[f].size for f in chosen)
 
 
+def too_large(rows: Rows, t: int, most_cells: int = MOST_CELLS) -> list[tuple[int, ...]]:
+    """The choices of t factors that `count_all` leaves out."""
+    return [chosen for chosen in projections(rows, t) if cells(rows, chosen) > most_cells]
+
+
 def count(
     rows: Rows, chosen: Sequence[int], weights: Float[np.ndarray, " row"] | None = None
 ) -> np.ndarray:
@@ -144,7 +149,7 @@ def count_all(
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """The table of every choice of t factors, in the order of `projections`.
 
-    Tables of more than `most_cells` are left out: compare with `projections` to say so.
+    Tables of more than `most_cells` are left out: `too_large` says which.
     """
     wanted = [chosen for chosen in projections(rows, t) if cells(rows, chosen) <= most_cells]
     return _counted(rows, wanted, weights)

@@ -35,6 +35,15 @@ class PlainReader:
         self.spool = Spool(self.room)
         self.texts: list[np.ndarray] = []
 
+    @property
+    def held(self) -> int:
+        """How many texts are held in memory."""
+        return sum(map(len, self.texts))
+
+    def forget(self) -> None:
+        """Gives up what it holds."""
+        self.texts.clear()
+
     def add(self, piece: Piece) -> None:
         if self.as_text:
             self.texts.append(_texts(piece))

@@ -148,6 +148,25 @@ def _read(
     plain = {name: PlainReader(name, room) for name in columns}
     names = {id: PlainReader(id, room, ids=True)} if id else {}
     readers = [coded, plain, names]
+    try:
+        rows = _streamed(table, readers)
+        done = tuple(reader.finish() for reader in coded.values())
+        others = {name: reader.finish() for name, reader in plain.items()}
+        ids = names[id].finish() if id else None
+    except MemoryError:
+        error = _used_up(table, readers)
+        # The plain reader needs less: it does not read ahead.
+        raise ReadAnother if isinstance(table, FastTextTable) else error from None
+    if say is not None:
+        say(_summary(table, rows, len(done), sum(f.codes.nbytes for f in done), room))
+    return Rows(table.title, done, others, ids)
+
+
+Readers = dict[str, Any]
+
+
+def _streamed(table: Source, readers: Sequence[Readers]) -> int:
+    """Hands the whole table to its readers, and gives the number of rows."""
     rows = _stream(table.chunks(_once(readers)), readers)
     if rows == 0:
         raise InvalidRequest(f"{table.title} has no rows, only the names of columns")
@@ -156,19 +175,22 @@ def _read(
         {n: replace(r, as_text=True, again=False) for n, r in kind.items() if r.again}
         for kind in readers
     ]
+    for kind, again in zip(readers, late, strict=True):
+        kind.update(again)
     if any(late):
         _stream(table.chunks(_once(late)), late)
-        for kind, again in zip(readers, late, strict=True):
-            kind.update(again)
-    done = tuple(reader.finish() for reader in coded.values())
-    others = {name: reader.finish() for name, reader in plain.items()}
-    ids = names[id].finish() if id else None
-    if say is not None:
-        say(_summary(table, rows, len(done), sum(f.codes.nbytes for f in done), room))
-    return Rows(table.title, done, others, ids)
+    return rows
 
 
-Readers = dict[str, Any]
+def _used_up(table: Source, readers: Sequence[Readers]) -> InvalidRequest:
+    """The error for a table that memory cannot hold, with the column that takes most of it."""
+    most, name = max((reader.held, name) for kind in readers for name, reader in kind.items())
+    for reader in (reader for kind in readers for reader in kind.values()):
+        reader.forget()  # so that there is room to say it
+    return InvalidRequest(
+        f"{table.title}: there is not enough memory, and column {name!r} takes most of it, with "
+        f"{most:,} different values or texts so far: leave it out"
+    )
 
 
 def _once(readers: Iterable[Readers]) -> list[str]:

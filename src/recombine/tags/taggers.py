@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.tags.callables import call_rows
-from recombine.tags.endpoint import read_answer, tag_prompt
+from recombine.tags.endpoint import ask_about
 from recombine.tags.spec import FactorSpec, TagSpec
 
 if TYPE_CHECKING:
@@ -176,14 +176,14 @@ def _call(
 
 def _ask(model: Model, factors: Sequence[FactorSpec], said: list[str], tagged: Tagged) -> None:
     asked = [text for text in said if text.strip()]
-    answers = iter(model.ask([tag_prompt(text, factors) for text in asked]))
+    answers = ask_about(model, asked, factors)
     for row, text in enumerate(said, 1):
         if not text.strip():
             tagged.trouble("the text is empty, so nothing was asked", row)
             found: dict[str, Any] = {}
             why = ""
         else:
-            found, why = read_answer(next(answers), factors)
+            found, why = next(answers)
         if why:
             tagged.trouble(f"the model {why}", row)
         for factor in factors:
