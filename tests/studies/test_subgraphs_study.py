@@ -35,7 +35,7 @@ from recombine.studies.subgraphs import (
 )
 
 STUDY = SubgraphsStudy()
-GRID = Grid(tasks=TASKS, width=(32, 64), length=5, longer=2, share=0.2)
+GRID = Grid(tasks=TASKS, width=(32, 64), length=5, longer=2, share=(0.2,))
 SPLITS = ("seen", "unseen_length-6", "unseen_length-7")
 
 
@@ -180,7 +180,34 @@ def test_where_nothing_is_right_in_either_arm_frequency_is_not_judged():
         values.update({name: 0.0 for name in values if name.startswith("unseen_length-6/touched")})
         values.update({name: 0.01 for name in values if name.startswith("unseen_length-7/touched")})
     found = judged(results)[f"{LISTS}: frequency matters beyond training"]
-    assert found.verdict == "not tested here" and "Nothing is right there" in found.note
+    assert found.verdict == "not tested here" and "nothing is right in either arm" in found.note
+
+
+def test_frequency_is_judged_where_something_is_left_to_be_mended():
+    grid = dataclasses.replace(GRID, share=(0.02, 0.05, 0.2))
+    results = made(World(effect=0.12), grid)
+    name = f"{LISTS_STEPS}: frequency matters"
+    for one in results.where(share=0.2):
+        values = one.readings["subgraphs"].values
+        values.update({n: 0.999 for n in values if n.startswith("seen/touched")})
+    for one in results.where(share=0.02):
+        values = one.readings["subgraphs"].values
+        values.update({n: 0.5 for n in values if n == "seen" or n.startswith("seen/exact")})
+    found = judged(results, grid)[name]
+    assert found.verdict == "supported" and found.interval.estimate == pytest.approx(0.12, abs=0.01)
+    assert "0.2 of the lists: nearly all is right in both arms" in found.note
+    assert "0.02 of the lists: fewer than two seeds" in found.note
+    for one in results.where(share=0.05):
+        values = one.readings["subgraphs"].values
+        values.update({n: 1.0 for n in values if n.startswith("seen/touched")})
+    assert judged(results, grid)[name].verdict == "not tested here"
+
+
+def test_smaller_shares_speak_for_the_experiment_alone():
+    grid = dataclasses.replace(GRID, share=(0.02, 0.2))
+    one, other = (judged(made(World(), g), g) for g in (GRID, grid))
+    alone = {n for n in one if "frequency matters" not in n}
+    assert {n: one[n].verdict for n in alone} == {n: other[n].verdict for n in alone}
 
 
 def test_size_is_compared_seed_by_seed():
@@ -299,7 +326,7 @@ def test_sizes_are_typed_as_digits_by_digits():
     with pytest.raises(RecombineError, match="did you mean 'subsequence'"):
         STUDY.cells(STUDY.grid("quick", {"tasks": "subsequences"}))
     for task in TASKS:
-        family(STUDY.grid("standard"), task, 0).check()
+        family(STUDY.grid("standard"), task, 0, 0.2).check()
 
 
 def test_a_report_is_made_of_any_readings():

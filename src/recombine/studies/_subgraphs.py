@@ -82,10 +82,10 @@ def effects(
     return {seed: value for seed, value in found.items() if np.isfinite(value)}
 
 
-def checked_effects(results: Results, splits: Sequence[str]) -> str:
+def checked_effects(groups: Sequence[Results], splits: Sequence[str]) -> str:
     """A note on both executors; refuses where they do not show what was put into them."""
     memory, blind = (
-        float(np.mean(list(effects(results, splits, control=name).values()) or [np.nan]))
+        float(np.mean([e for rows in groups for e in effects(rows, splits, control=name).values()]))
         for name in ("planted", "blind")
     )
     told = f"Memorising executor {memory:.2f}, frequency-blind {blind:+.2f}."

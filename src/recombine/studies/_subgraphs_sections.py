@@ -40,13 +40,15 @@ def _experiment(results: Results) -> Section:
     categories: list[str] = []
     lines: dict[str, list[tuple[float | None, ...]]] = {name: [] for name in CONTROLS}
     for task in results.labels("task"):
-        for width in results.where(task=task).labels("width"):
-            arms = Results([r for r in results.where(task=task, width=width) if not r.diverged])
+        mine = Results([row for row in results.where(task=task) if not row.diverged])
+        sets = [(w, s) for w in mine.labels("width") for s in mine.where(width=w).labels("share")]
+        for width, share in sets:
+            arms = mine.where(width=width, share=share)
             if not list(parts.pairs(arms)):
                 continue
             splits = _splits(arms[0])
             for where, some in (("like training", [SEEN]), ("beyond", splits[1:])):
-                categories.append(f"{task}, width {width}, {where}")
+                categories.append(f"{task}, {share:g} of the lists, width {width}, {where}")
                 numbers = {name: _values(parts.effects(arms, some, control=control))
                            for name, control in CONTROLS.items()}  # fmt: skip
                 for name, values in numbers.items():
@@ -54,8 +56,8 @@ def _experiment(results: Results) -> Section:
                 untouched = _values(parts.effects(arms, some, UNTOUCHED))
                 seen = np.asarray([parts.in_distribution(row) for row in arms if
                                    row.labels["favours"]])  # fmt: skip
-                rows.append([task, width, where, *(interval_text(v) for v in numbers.values()),
-                             interval_text(untouched), interval_text(seen)])  # fmt: skip
+                told = [interval_text(v) for v in (*numbers.values(), untouched, seen)]
+                rows.append([task, share, width, where, *told])
     if not rows:
         return Section("What frequency does")
     estimates = [Estimates(name, *(list(column) for column in zip(*lines[name], strict=True)))
@@ -70,7 +72,7 @@ def _experiment(results: Results) -> Section:
         figures=[dots("Right where frequent minus right where rare, same nodes of the same items",
                       categories, estimates, value_label="difference in share right",
                       references=[(0.0, "none")])],
-        tables=[Table("What frequency does", ["task", "width", "where", *CONTROLS,
+        tables=[Table("What frequency does", ["task", "share of lists", "width", "where", *CONTROLS,
                                               "nodes without the ending", "exact like training"],
                       rows, "Means over seeds with 95 % intervals. Nodes without the ending cannot "
                       "have been made rarer. Exact like training: weighted as training was. "

@@ -12,8 +12,8 @@ frequent subgraphs are done better, and nothing beyond training is done at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -40,7 +40,7 @@ NOTHING = 0.02  # by how much halves may differ where neither was favoured
 
 @dataclass(frozen=True)
 class Grid:
-    """Tasks at the largest width; both arms of the experiment at every width."""
+    """Tasks at the largest width; both arms of the experiment at every width, and share."""
 
     tasks: tuple[str, ...] = (LISTS_STEPS,)
     answer_sizes: tuple[str, ...] = ("1x1", "2x1", "3x1")
@@ -51,7 +51,7 @@ class Grid:
     length: int = 4
     reach: int = 5
     longer: int = 2
-    share: float = 0.45
+    share: tuple[float, ...] = (0.45,)  # of all lists; smaller ones at the largest width
     odds: int = 20
     positions: str = "learned"
     width: tuple[int, ...] = (48,)
@@ -93,20 +93,22 @@ class SubgraphsStudy(Study):
     )
     presets: ClassVar = {
         "smoke": Grid(tasks=(PRODUCTS, LISTS_STEPS), products=400, length=3, reach=3, longer=1,
-                      share=0.3, odds=4, width=(16,), depth=1, head=8, steps=20, batch=4,
+                      share=(0.3,), odds=4, width=(16,), depth=1, head=8, steps=20, batch=4,
                       rows=2**9, tested=40, items=10, evaluations=2, seeds=2),
         "quick": Grid(),
         "standard": Grid(
             tasks=TASKS, answer_sizes=("1x1", "2x1", "3x1", "4x1"),
             steps_sizes=("1x1", "2x1", "2x2", "3x1", "3x2"), answer_beyond=("5x1", "2x2", "3x3"),
-            steps_beyond=("4x1", "4x2", "3x3"), products=60_000, length=5, longer=3, share=0.2,
-            odds=50, positions="rotary", width=(32, 64, 128), depth=4, steps=6_000, rate=1e-3,
+            steps_beyond=("4x1", "4x2", "3x3"), products=60_000, length=5, longer=3,
+            share=(0.02, 0.05, 0.2),
+            odds=50, positions="rotary", width=(32, 128), depth=4, steps=6_000, rate=1e-3,
             row=256, rows=2**15, tested=2_000, items=200, evaluations=12,
         ),
         "paper": Grid(
             tasks=TASKS, answer_sizes=("1x1", "2x1", "2x2", "3x1", "3x2", "3x3", "4x1", "4x2"),
             steps_sizes=("1x1", "2x1", "2x2", "3x1", "3x2", "3x3"), answer_beyond=("4x3", "4x4"),
-            steps_beyond=("4x1", "4x2"), products=1_400_000, length=5, longer=5, share=0.5,
+            steps_beyond=("4x1", "4x2"), products=1_400_000, length=5, longer=5,
+            share=(0.05, 0.1, 0.5),
             width=(128, 384, 768), depth=6, head=64, steps=100_000, rate=3e-4, batch=64, row=512,
             rows=2**19, tested=2_000, items=500, evaluations=50,
         ),
@@ -119,17 +121,20 @@ class SubgraphsStudy(Study):
             if task not in TASKS:
                 raise unknown("task", task, TASKS)
             arms = task in (LISTS, LISTS_STEPS)
+            sets = [(width, max(grid.share)) for width in grid.width]
+            sets += [(wide, share) for share in grid.share if share < max(grid.share)]
             for seed in range(grid.seeds):
-                found.append(cell(grid, task, wide, 0, seed))
-                for width in grid.width if arms else ():
-                    found += [cell(grid, task, width, 1, seed), cell(grid, task, width, 2, seed)]
+                found.append(cell(grid, task, wide, 0, seed, max(grid.share)))
+                for width, share in sets if arms else ():
+                    found += [cell(grid, task, width, half, seed, share) for half in (1, 2)]
         return found
 
     def claims(self, grid: Grid) -> list[Claim]:
-        found: list[Claim] = []
+        arms: list[Claim] = []
         for task in grid.tasks:
             if task in (LISTS, LISTS_STEPS):
-                found += experiment(grid, task)
+                arms += experiment(grid, task)
+        found: list[Claim] = []
         for task in grid.tasks:
             found += beyond_training(grid, task)
         if PRODUCTS in grid.tasks:
@@ -137,32 +142,32 @@ class SubgraphsStudy(Study):
         for task in grid.tasks:
             if task in (PRODUCTS_STEPS, LISTS_STEPS):
                 found += step_by_step(task)
-        return found
+        return [*arms, *(at_largest_share(grid, claim) for claim in found)]
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return sections(grid, results)
 
 
-def cell(grid: Grid, task: str, width: int, favours: Half, seed: int) -> Cell:
+def cell(grid: Grid, task: str, width: int, favours: Half, seed: int, share: float) -> Cell:
     """A network on a task; arms of one seed share everything but the favoured half."""
     learner = NextToken(
-        family=family(grid, task, favours),
+        family=family(grid, task, favours, share),
         model=model_named(grid.positions, width, grid.depth, grid.head), seeds=Seeds.all(seed),
         training_steps=grid.steps, batch=grid.batch, learning_rate=grid.rate,
         warmup=max(10, grid.steps // 20), row=grid.row, rows=grid.rows, vocabulary=32,
         evaluation_every=max(10, grid.steps // grid.evaluations // 10 * 10),
     )  # fmt: skip
-    labels = {"task": task, "width": width, "favours": favours, "odds": grid.odds, "seed": seed,
-              "parameters": learner.size}  # fmt: skip
+    labels = {"task": task, "width": width, "share": share, "favours": favours, "odds": grid.odds,
+              "seed": seed, "parameters": learner.size}  # fmt: skip
     return Cell(learner, labels, (Subgraphs(items=grid.items),))
 
 
-def family(grid: Grid, task: str, favours: Half) -> Multiplication | Subsequence:
+def family(grid: Grid, task: str, favours: Half, share: float) -> Multiplication | Subsequence:
     """A task at the sizes of a grid."""
     scratchpad = task in (PRODUCTS_STEPS, LISTS_STEPS)
     if task in (LISTS, LISTS_STEPS):
         return Subsequence(
-            train_length=grid.length, reach=grid.reach, longer=grid.longer, train_share=grid.share,
+            train_length=grid.length, reach=grid.reach, longer=grid.longer, train_share=share,
             scratchpad=scratchpad, beyond_items=4 * grid.items, odds=grid.odds,
             favours=favours, test_items=grid.tested, validation_items=100,
         )  # fmt: skip
@@ -201,26 +206,37 @@ def experiment(grid: Grid, task: str) -> list[Claim]:
         f"Of the {what} that are made from the last three numbers, more are right where lists "
         f"with this ending were {grid.odds} times as common in training as where the others were"
     )
+    told = f"the same {what} of the same items, width {wide}"
+    if len(grid.share) > 1:
+        told += "; mean over shares of all lists to train on that leave something to be mended"
     longer = beyond_splits(grid, task)
     compared = "in larger networks" if small == wide else f"at width {wide} than at {small}"
     return [
         Claim(f"{task}: frequency matters",
-              f"{swap} (the same {what} of the same items, width {wide})",
-              frequency(task, wide, [SEEN]), above=0.0),
+              f"{swap} ({told})",
+              frequency(grid, task, [SEEN]), above=0.0),
         Claim(f"{task}: frequency matters much",
               f"What frequency does to these {what} is at least .05",
-              frequency(task, wide, [SEEN]), at_least=0.05),
+              frequency(grid, task, [SEEN]), at_least=0.05),
         Claim(f"{task}: frequency matters beyond training",
               f"In longer lists than trained, more of these {what} are right where their ending "
               "was common",
-              frequency(task, wide, longer), above=0.0),
-        Claim(f"{task}: placebo",
-              f"Where neither half was favoured the halves differ by no more than {NOTHING:g}",
-              placebo(task, wide), at_least=-NOTHING, at_most=NOTHING),
-        Claim(f"{task}: size removes what frequency does",
-              f"What frequency does to these {what} is smaller {compared}",
-              sizes_differ(task, small, wide), above=0.0),
+              frequency(grid, task, longer), above=0.0),
+        at_largest_share(grid, Claim(
+            f"{task}: placebo",
+            f"Where neither half was favoured the halves differ by no more than {NOTHING:g}",
+            placebo(task, wide), at_least=-NOTHING, at_most=NOTHING)),
+        at_largest_share(grid, Claim(
+            f"{task}: size removes what frequency does",
+            f"What frequency does to these {what} is smaller {compared}",
+            sizes_differ(task, small, wide), above=0.0)),
     ]  # fmt: skip
+
+
+def at_largest_share(grid: Grid, claim: Claim) -> Claim:
+    """A claim about networks that trained on the largest share of lists."""
+    whole = max(grid.share)
+    return replace(claim, measure=lambda results: claim.measure(results.where(share=whole)))
 
 
 def beyond_training(grid: Grid, task: str) -> list[Claim]:
@@ -309,16 +325,37 @@ def exact(row: Row, splits: Sequence[str]) -> float:
 Measure = Callable[[Results], Evidence]
 
 
-def frequency(task: str, width: int, splits: Sequence[str]) -> Measure:
+def frequency(grid: Grid, task: str, splits: Sequence[str]) -> Measure:
+    """What frequency does, for each seed, mean over shares where it could do anything.
+
+    Which shares those are is told by how much is right over both arms, not by how they differ.
+    """
+
     def measure(results: Results) -> Evidence:
-        rows, note = parts.able(results, task=task, width=width)
-        values = np.asarray(list(parts.effects(rows, splits).values()))
-        _usable(values, "Seeds with both arms", note)
-        if parts.level(rows, splits) < parts.FLOOR:
-            raise NotTested("Nothing is right there in either arm, whatever was frequent.")
-        if parts.level(rows, splits) > parts.CEILING:
-            raise NotTested("Nearly all is right there in both arms, whatever was frequent.")
-        return Evidence.of_values(values, f"{parts.checked_effects(rows, splits)} {note}".strip())
+        everywhere, note = parts.able(results, task=task, width=max(grid.width))
+        arms = Results([row for row in everywhere if row.labels["favours"]])
+        found: dict[Any, list[float]] = {}
+        usable: list[Results] = []
+        reasons: list[str] = []
+        for share in grid.share:
+            rows = arms.where(share=share)
+            effects = parts.effects(rows, splits)
+            if len(effects) < 2:
+                reasons.append(f"{share:g} of the lists: fewer than two seeds with both arms.")
+            elif parts.level(rows, splits) < parts.FLOOR:
+                reasons.append(f"{share:g} of the lists: nothing is right in either arm.")
+            elif parts.level(rows, splits) > parts.CEILING:
+                reasons.append(f"{share:g} of the lists: nearly all is right in both arms.")
+            else:
+                usable.append(rows)
+                for seed, effect in effects.items():
+                    found.setdefault(seed, []).append(effect)
+        told = " ".join([*reasons, note]).strip()
+        if not found:
+            raise NotTested(told)
+        values = np.asarray([np.mean(some) for some in found.values()])
+        checked = parts.checked_effects(usable, splits)
+        return Evidence.of_values(_usable(values, "Seeds", told), f"{checked} {told}".strip())
 
     return measure
 
