@@ -154,6 +154,13 @@ def wrong_schema(handler: Handler) -> None:
     handler.reply(200, b'{"choices": [{"message": {"content": {"text": 1}}}]}')
 
 
+def filtered(**content: str | None) -> Fault:
+    """A completion that a filter stopped: with a part of its content, with none, or without it."""
+    message = {"role": "assistant", **content}
+    choice = {"index": 0, "message": message, "finish_reason": "content_filter"}
+    return lambda handler: handler.reply(200, json.dumps({"choices": [choice]}).encode())
+
+
 def hangs(handler: Handler) -> None:
     """Never answers."""
     handler.server.closing.wait(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from .standin import (
     drips,
     drops,
     fails,
+    filtered,
     garbage,
     hangs,
     wrong_schema,
@@ -230,6 +232,62 @@ def test_a_refusal_and_an_answer_cut_short_are_answers(tmp_path):
         assert cut == Answer("one two", cut=True)
         assert list(model_at(server, tmp_path, longest=2).ask(["no", "yes"])) == [refused, cut]
     assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("fault", [filtered(content=None), filtered(), filtered(content="one t")])
+def test_what_a_filter_stops_is_a_refusal_and_says_nothing(tmp_path, fault):
+    with StandIn(always=fault) as server:
+        [answer] = model_at(server, tmp_path).ask(["hello"])
+    assert answer.refusal == "content_filter" and answer.said == ""
+    assert len(server.requests) == 1
+
+
+WELL = {"text": "HELLO", "log_probability": None, "cut": False, "refusal": ""}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "HELLO",
+        ["HELLO"],
+        None,
+        {},
+        WELL | {"tokens": 5},
+        {name: value for name, value in WELL.items() if name != "text"},
+        WELL | {"text": 5},
+        WELL | {"cut": "no"},
+        WELL | {"log_probability": "high"},
+        WELL | {"refusal": None},
+    ],
+)
+def test_an_answer_of_another_form_is_skipped_like_a_torn_line_and_asked_again(tmp_path, entry):
+    with StandIn() as server:
+        list(model_at(server, tmp_path).ask(["hello", "world"]))
+        log = tmp_path / "answers.jsonl"
+        first, second = (json.loads(line) for line in log.read_text("utf-8").splitlines())
+        asked_again = first["about"]["prompt"]
+        log.write_text(f"{json.dumps(first | {'answer': entry})}\n{json.dumps(second)}\n", "utf-8")
+        model = model_at(server, tmp_path)
+        with pytest.warns(UserWarning, match=r"answers\.jsonl: 1 damaged lines .* is line 1"):
+            assert texts(model.ask(["hello", "world"])) == ["HELLO", "WORLD"]
+        assert server.prompts[2:] == [asked_again]
+
+
+def test_a_log_of_another_form_is_no_matter_to_one_who_only_wants_a_message(tmp_path):
+    (tmp_path / "answers.jsonl").write_text('{"key": "a", "answer": {"cat": true}}\n', "utf-8")
+    with StandIn() as server:
+        model = model_at(server, tmp_path)  # a warning would be an error here
+        said = model.message([{"role": "user", "content": "hello"}], "a picture")
+    assert said["content"] == "HELLO"
+
+
+def test_an_answer_kept_before_a_field_was_added_still_counts(tmp_path):
+    with StandIn() as server:
+        list(model_at(server, tmp_path).ask(["hello"]))
+        log = tmp_path / "answers.jsonl"
+        line = json.loads(log.read_text("utf-8"))
+        log.write_text(json.dumps(line | {"answer": {"text": "kept"}}), "utf-8")
+        assert texts(model_at(server, tmp_path).ask(["hello"])) == ["kept"]
 
 
 def test_log_probabilities_are_summed_where_the_endpoint_gives_them(tmp_path):

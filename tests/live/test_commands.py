@@ -13,7 +13,7 @@ from recombine.cli.parser import build
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.live.battery_solver import solve
 
-from .standin import StandIn, fails
+from .standin import StandIn, fails, filtered
 
 SMALL = "--items 1 --set tasks=logic,strings depths=1,2"
 
@@ -137,6 +137,30 @@ def test_a_failure_is_one_line_and_exit_code_two(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("recombine: error: question ") and "HTTP 401" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_damaged_log_is_told_of_in_one_line_without_any_code(tmp_path):
+    (tmp_path / "answers.jsonl").write_text('{"key": "a", "answer": "yes"}\n[]\n', "utf-8")
+    with StandIn(solve) as server:
+        words = (
+            f"battery {SMALL} --endpoint {server.url} --model m --key-variable none "
+            f"--to {tmp_path} --quiet"
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "recombine", *words.split()], capture_output=True, text=True
+        )
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1 and "2 damaged lines skipped" in done.stderr
+    assert "AnswerLog" not in done.stderr and ".py" not in done.stderr
+
+
+def test_answers_that_could_not_be_read_are_told_of_at_the_terminal(tmp_path, capsys):
+    with StandIn(always=filtered(content=None)) as server:
+        typed(f"battery --items 1 --set tasks=strings depths=1 --endpoint {server.url} --model m "
+              f"--key-variable none --to {tmp_path}/run --quiet")  # fmt: skip
+    said = capsys.readouterr().out.splitlines()
+    assert "1 questions were refused by the model, and count as wrong." in said
+    assert any(line.startswith("1 of 1 answers could not be read") for line in said)
 
 
 def test_help_and_dry_runs_load_no_jax():

@@ -11,6 +11,8 @@ import pytest
 from recombine.cli.live import run
 from recombine.cli.parser import build
 from recombine.errors import InvalidRequest
+from recombine.lab.judge import judge
+from recombine.lab.study import Results
 from recombine.live import Answer, Scripted, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.constraints import said
@@ -98,6 +100,37 @@ def test_one_who_guesses_is_told_that_guessing_reaches_as_much():
     claims = {c.name: c for c in KIT.claims(answers)}
     artefact = claims["power flow: artefact"].measure(None).interval(0.95)  # type: ignore[arg-type]
     assert artefact.estimate == pytest.approx(0, abs=1e-12) and artefact.low >= -1e-12
+
+
+def verdicts(answers):
+    return {j.claim.name: j for j in judge(KIT.claims(answers), Results([]))}
+
+
+@pytest.mark.parametrize("refusal", ["", "I would rather not."])
+def test_a_model_that_says_nothing_of_use_is_not_judged(refusal):
+    questions = drawn({"tasks": "case9,knapsack"}, items=6)
+    mute = {q.id: Answer("I'm sorry, but I can't help with that.", refusal=refusal)
+            for q in questions}  # fmt: skip
+    found = verdicts(answers := scored(KIT, questions, mute))
+    assert len(found) == 10
+    for name, judgement in found.items():
+        assert judgement.verdict == "not tested here"
+        kind = name.partition(":")[0]
+        assert judgement.note == f"Only 0.00 of the answers on {kind} could be read; it takes 0.95."
+    told = KIT.conclusion(answers, list(found.values()))
+    assert told.startswith("Nothing was tested. Only 0.00 of the answers on power flow could")
+
+
+def test_the_floor_lies_where_the_study_has_it_and_holds_for_each_kind_alone():
+    from recombine.studies._constraints import READABLE
+
+    questions = drawn({"tasks": "case9,knapsack"}, items=20)
+    for unread in (1, 2):
+        shy = {f"knapsack-{n}" for n in range(unread)}
+        answers = answered(questions, lambda q, shy=shy: "" if q.id in shy else guess(q))
+        for name, judgement in verdicts(answers).items():
+            judged = name.startswith("power flow") or 1 - unread / 20 >= READABLE
+            assert (judgement.verdict != "not tested here") == judged
 
 
 def test_thinking_aloud_is_asked_for_only_if_it_is_wanted():

@@ -7,8 +7,8 @@ import importlib
 
 import pytest
 
-MODULES = ("recombine.cli.live", "recombine.live", "recombine.live.asking", "recombine.live.kit",
-           "recombine.live.parsing", "recombine.live.scripted")  # fmt: skip
+NAMES = ("asking", "constraints", "kit", "model", "parsing", "scripted", "subgraphs")
+MODULES = ("recombine.cli.live", "recombine.live", *(f"recombine.live.{name}" for name in NAMES))
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -63,6 +63,56 @@ def test_steps_are_read_strictly_and_a_wrong_one_is_found_where_it_is():
     assert nothing["correct"] == nothing["parsed"] == 0 and nothing["unparseable"] == 1
 
 
+def steps_of(task, items=1):
+    settings = {"tasks": task, "forms": "steps", "products": "3x3", "lengths": "5"}
+    return drawn(settings, items)
+
+
+@pytest.mark.parametrize("task", ["multiplication", "subsequence"])
+def test_steps_that_stop_anywhere_before_the_answer_give_none(task):
+    [question] = steps_of(task)
+    whole = KIT.solve(question)
+    for end in range(whole.index('"answer"'), len(whole), 2):  # also in the middle of its value
+        assert KIT.score(question, whole[:end])["parsed"] == 0
+    lines = whole.splitlines()
+    for count in range(1, len(lines)):
+        for before in ("", "To work out 35*9:\n```json\n"):
+            for after in ("", "\n```", ",", "\n(and so on for the other 12 steps)"):
+                half = KIT.score(question, before + "\n".join(lines[:count]) + after)
+                assert half["parsed"] == half["correct"] == half["last_digit"] == 0
+                assert half["unparseable"] == 0 and half["missing"] > 0
+
+
+@pytest.mark.parametrize("ending", ["ANSWER: {}", "The answer is {}.", r"\boxed{{{}}}"])
+@pytest.mark.parametrize("task", ["multiplication", "subsequence"])
+def test_steps_without_the_last_count_if_the_answer_is_named_after_them(task, ending):
+    [question] = steps_of(task)
+    steps = "\n".join(KIT.solve(question).splitlines()[:-1])
+    assert KIT.score(question, f"{steps}\n{ending.format(question.gold)}")["correct"] == 1
+
+
+def test_an_answer_at_the_end_of_a_list_of_json_is_read():
+    [question] = steps_of("multiplication")
+    steps = [json.loads(line) for line in KIT.solve(question).splitlines()]
+    for said in (json.dumps(steps), f"[{KIT.solve(question)}]".replace("\n", ",\n")):
+        assert KIT.score(question, said)["correct"] == 1
+        assert KIT.score(question, said[: len(said) // 2])["parsed"] == 0
+
+
+def test_half_a_scratchpad_does_not_speak_about_digits(tmp_path):
+    questions = {q.prompt: q for q in steps_of("multiplication", items=6)}
+
+    def half(prompt):
+        lines = KIT.solve(questions[prompt]).splitlines()
+        return "\n".join(lines[: len(lines) // 2])
+
+    settings = {**SMALL, "tasks": "multiplication", "forms": "steps", "products": "3x3"}
+    options = KIT.chosen(settings, items=6)
+    found = run_kit(KIT, Scripted(half, "half"), tmp_path, options).summary
+    assert {c["verdict"] for c in found["claims"] if "digits" in c["name"]} == {"not tested here"}
+    assert found["warnings"] == ("6 of 6 answers could not be read, and count as wrong.",)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +18,41 @@ from recombine.lab.files import System, canonical_json, make_folder, parse_json,
 class AnswerLog:
     """A dictionary on disk to which entries are only ever added.
 
-    `put` returns once the line is safely on disk. A line that a kill left unfinished is skipped
-    with a warning, and its question is asked again.
+    `put` returns once the line is safely on disk. A line that a kill left unfinished, or whose
+    answer is not `well_formed`, is skipped with a warning, and its question is asked again.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, well_formed: Callable[[Any], bool] = lambda _: True):
         self.path = Path(path)
         self._lock = threading.Lock()
         self._entries: dict[str, Any] = {}
         if not self.path.exists():
             return
-        damaged = 0
+        damaged: list[int] = []
         try:
             lines = self.path.read_bytes().split(b"\n")
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
-        for line in filter(None, lines):
+        for number, line in enumerate(lines, 1):
+            if not line:
+                continue
             try:
                 entry = parse_json(line)
-                self._entries[entry["key"]] = entry["answer"]
+                key, answer = entry["key"], entry["answer"]
             except (StoreError, KeyError, TypeError):
-                damaged += 1
+                damaged.append(number)
+                continue
+            if isinstance(key, str) and well_formed(answer):
+                self._entries[key] = answer
+            else:
+                damaged.append(number)
         if damaged:
-            warnings.warn(
-                f"{self.path}: {damaged} damaged lines skipped; what they answered is asked again",
-                stacklevel=2,
-            )
+            # Not `warn`: that shows the line of a program, which says nothing about a file.
+            warnings.warn_explicit(
+                f"{self.path}: {len(damaged)} damaged lines skipped (the first is line "
+                f"{damaged[0]}); what they answered is asked again, unless you stop and mend them",
+                UserWarning, "recombine", 0,
+            )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self._entries)

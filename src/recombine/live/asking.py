@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from recombine.errors import InvalidRequest, RecombineError
-from recombine.lab.files import make_folder, read_json, write_json
+from recombine.errors import InvalidRequest, RecombineError, StoreError
+from recombine.lab.files import make_folder, parse_json, read_bytes, write_json
 from recombine.live.client import AskingError
 from recombine.live.kit import Answers, Kit, Question, scored
 from recombine.live.model import Answer, Keeping, Model, Progress
@@ -154,13 +154,12 @@ def claim_folder(folder: Path, kit: Kit, model: Model) -> None:
     wanted = {"kit": kit.name, "model": model.identity}
     path = folder / REQUEST
     if path.exists():
-        found, log = read_json(path), folder / ANSWERS
+        found, log = _claim(path), folder / ANSWERS
         if found == wanted:
             return
         if log.exists() and log.stat().st_size:
             raise InvalidRequest(
-                f"{folder} holds answers of {found.get('model')} to {found.get('kit')}: give "
-                "another folder"
+                f"{folder} holds answers of {found['model']} to {found['kit']}: give another folder"
             )
         path.unlink()  # nothing was answered: perhaps the address was wrong
     others = [f.name for f in folder.iterdir() if f.name != ANSWERS] if folder.is_dir() else []
@@ -168,6 +167,21 @@ def claim_folder(folder: Path, kit: Kit, model: Model) -> None:
         raise InvalidRequest(f"{folder} holds other files: give a new or empty folder")
     make_folder(folder)
     write_json(path, wanted)
+
+
+def _claim(path: Path) -> dict[str, str]:
+    """Which kit and model a folder belongs to."""
+    data = read_bytes(path)
+    try:
+        found = parse_json(data)
+    except StoreError:
+        found = None
+    if not isinstance(found, dict) or found.keys() != {"kit", "model"}:
+        raise InvalidRequest(
+            f"{path} does not say whose answers are in this folder: give another one, with a copy "
+            f"of {ANSWERS} in it if you want to keep them"
+        )
+    return found
 
 
 def told(found: Estimate) -> list[str]:

@@ -10,12 +10,13 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.live.answers import AnswerLog, key_of
-from recombine.live.model import Answer, Progress
+from recombine.live.model import Answer, Progress, is_answer
 from recombine.live.wire import LONGEST_PAUSE, Refused, Trouble, post
 
 PATH = "/chat/completions"
@@ -74,11 +75,15 @@ class ChatEndpoint:
         if self.timeout <= 0:
             raise InvalidRequest(f"timeout={self.timeout}: expected more than 0 seconds")
         self.endpoint = self.endpoint.rstrip("/").removesuffix(PATH)
-        self._log = AnswerLog(self.log)
         self._lock = threading.Lock()
         # Parameters that some servers know by another name or not at all: learned from refusals.
         self._names = {"temperature": "temperature", "max_tokens": "max_tokens"}
         self._names |= {"logprobs": "logprobs"} if self.logprobs else {}
+
+    @cached_property
+    def _log(self) -> AnswerLog:
+        # Not before an answer is looked for: who calls `message` alone keeps a log of another form.
+        return AnswerLog(self.log, is_answer)
 
     @property
     def identity(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +22,7 @@ from recombine.live.constraints_page import family_of, null_shares, problem_of, 
 from recombine.live.kit import Answers, Kit, Options, Question
 from recombine.report.document import Section
 
+READABLE = 0.95  # of the answers to a kind of problem, if they are to speak for or against a claim
 LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
 ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
 THINKING = "Use no tools. Think as long as you need, then end with one JSON object"
@@ -99,7 +101,10 @@ class Constraints(Kit):
 
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         each = [told(answers.where(task=task)) for task in answers.labels("task")]
-        return f"{sentence(judgements)} Satisfied: {'; '.join(each)}."
+        tested = [j for j in judgements if j.interval is not None]
+        begin = [sentence(tested)] if tested else ["Nothing was tested."]
+        reasons = dict.fromkeys(j.note for j in judgements if j.interval is None)
+        return " ".join([*begin, *reasons, f"Satisfied: {'; '.join(each)}."])
 
     def sections(self, answers: Answers) -> Sequence[Section]:
         return sections(answers)
@@ -127,8 +132,23 @@ def said(problem: Problem, text: str) -> Float[np.ndarray, "variable"] | None:
 
 
 def _claims(kind: str, answers: Answers) -> list[Claim]:
-    """The published claims, and the one that would unmask them, for one kind of problem."""
+    """The published claims, and the one that would unmask them, for one kind of problem.
+
+    What cannot be read satisfies nothing, and says nothing about constraints either: a model that
+    refuses would otherwise fail equalities, and be outdone by a guess.
+    """
     on = f"On {kind}"
+
+    def read(measure: Callable[[], Evidence]) -> Callable[[Any], Evidence]:
+        def measured(_: Any) -> Evidence:
+            if (parsed := answers.mean("parsed")) < READABLE:
+                raise NotTested(
+                    f"Only {parsed:.2f} of the answers on {kind} could be read; it takes "
+                    f"{READABLE:.2f}."
+                )
+            return measure()
+
+        return measured
 
     def share(kind_of: str) -> Evidence:
         rows = [row for row in answers if row[f"{kind_of} asked"]]
@@ -139,20 +159,20 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
     return [
         Claim(f"{kind}: ceiling",
               f"{on}, the model satisfies between {LOW:.2f} and {HIGH:.2f} of the constraints",
-              lambda _: Evidence.of_values(answers.values("micro")), "items",
+              read(lambda: Evidence.of_values(answers.values("micro"))), "items",
               at_least=LOW, at_most=HIGH),
         Claim(f"{kind}: boxes hold", f"{on}, it satisfies at least .85 of the box constraints",
-              lambda _: share("box"), "items", at_least=0.85),
+              read(lambda: share("box")), "items", at_least=0.85),
         Claim(f"{kind}: equalities fail", f"{on}, it satisfies at most .25 of the equalities",
-              lambda _: share("equality"), "items", at_most=0.25),
+              read(lambda: share("equality")), "items", at_most=0.25),
         Claim(f"{kind}: hardly ever feasible",
               f"{on}, at most .05 of its answers satisfy every constraint",
-              lambda _: Evidence.of_interval(lambda level: answers.rate("strict", level)),
+              read(lambda: Evidence.of_interval(lambda level: answers.rate("strict", level))),
               "items", at_most=0.05),
         Claim(f"{kind}: artefact",
               f"{on}, an answer that takes no thought, or the optimum with 1 % noise, satisfies at "
               "least as large a share of the constraints as the model does",
-              lambda _: _null_over_model(answers), "items", at_least=0.0),
+              read(lambda: _null_over_model(answers)), "items", at_least=0.0),
     ]  # fmt: skip
 
 

@@ -28,7 +28,8 @@ A kit knows nothing of endpoints, keys, prices, files or threads, and a model no
 
 `score` must give the same names every time, among them `Kit.main`, a number from 0 to 1. The gold
 answer itself must score 1 on it (or what `solve` says, where that is overridden): a run checks
-this first, and refuses a kit that would mark a perfect answerer down. Every page also shows the
+this first, and refuses a kit that would mark a perfect answerer down. A score named `parsed` says
+whether an answer could be read; without it, only an empty one could not. Every page also shows the
 same answers marked against the gold of other questions (`shuffled`), exchanged among those that
 agree in the columns `Kit.within`; None leaves this control out, where gold is not what is scored.
 `claims(answers)` are `recombine.lab.study.Claim`s whose `measure` ignores its argument and looks at
@@ -90,6 +91,11 @@ class Answered:
         """A column of the question, or a score."""
         columns = self.question.columns
         return columns[name] if name in columns else self.scores[name]
+
+    @property
+    def could_be_read(self) -> bool:
+        """What the kit's score `parsed` says, or in a kit without it that there is an answer."""
+        return bool(self.scores.get("parsed", self.answer.said.strip()))
 
 
 class Answers(Sequence[Answered]):
@@ -227,7 +233,7 @@ class Kit(abc.ABC):
 def scored(kit: Kit, questions: Sequence[Question], answers: Mapping[str, Answer]) -> Answers:
     """The answers there are (by question id), scored; the others are missing."""
     rows = [
-        Answered(question, answer, kit.score(question, answer.text))
+        Answered(question, answer, kit.score(question, answer.said))
         for question in questions
         if (answer := answers.get(question.id)) is not None
     ]
@@ -251,7 +257,7 @@ def shuffled(kit: Kit, answers: Answers, seed: int = 0) -> Answers:
         for place, other in zip(places, places[1:] + places[:1], strict=True):
             row = answers[place]
             marked = replace(row.question, gold=answers[other].question.gold)
-            rows[place] = replace(row, scores=kit.score(marked, row.answer.text))
+            rows[place] = replace(row, scores=kit.score(marked, row.answer.said))
     return Answers(rows, len(rows))
 
 

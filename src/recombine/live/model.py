@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from recombine.families._sequence import Item, SequenceFamily
@@ -24,6 +24,26 @@ class Answer:
     log_probability: float | None = None
     cut: bool = False
     refusal: str = ""
+
+    @property
+    def said(self) -> str:
+        """What is marked: of a refusal, also one in the middle of an answer, nothing."""
+        return "" if self.refusal else self.text
+
+
+_TYPES = {"text": (str,), "log_probability": (float, int, type(None)), "cut": (bool,),
+          "refusal": (str,)}  # fmt: skip
+
+
+def is_answer(found: Any) -> bool:
+    """Whether what a log holds can be made an Answer again.
+
+    >>> is_answer({"text": "four", "cut": False}), is_answer({"text": 4}), is_answer("four")
+    (True, False, False)
+    """
+    if not isinstance(found, dict) or "text" not in found:
+        return False
+    return all(type(value) in _TYPES.get(name, ()) for name, value in found.items())
 
 
 @runtime_checkable

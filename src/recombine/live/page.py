@@ -110,6 +110,11 @@ def _warnings(answers: Answers, notes: tuple[str, ...]) -> tuple[str, ...]:
         found.append(f"{cut} answers were cut off at the longest length allowed.")
     if refused := sum(bool(row.answer.refusal) for row in answers):
         found.append(f"{refused} questions were refused by the model, and count as wrong.")
+    if unread := sum(not row.could_be_read for row in answers):
+        among = ", those refused among them" if refused else ""
+        found.append(
+            f"{unread} of {len(answers)} answers could not be read{among}, and count as wrong."
+        )
     return (*found, *notes)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from recombine.live.answers import AnswerLog, key_of
-from recombine.live.model import Answer, Model, Progress
+from recombine.live.model import Answer, Model, Progress, is_answer
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Remembering:
     log: str | Path
 
     def __post_init__(self) -> None:
-        self._log = AnswerLog(self.log)
+        self._log = AnswerLog(self.log, is_answer)
 
     @property
     def identity(self) -> str:

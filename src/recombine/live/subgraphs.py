@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from recombine.graphs.workings import workings_of
 from recombine.lab.intervals import Interval
 from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.kit import Answers, Kit, Options, Question, rates_table, share
-from recombine.live.parsing import final, numbers, words
+from recombine.live.parsing import final, numbers
 from recombine.report.document import Cell, Section, Table
 from recombine.report.figures import Panel, Series, panels
 from recombine.seeds import host_seed
@@ -47,6 +48,9 @@ RULES = {
     ),
 }
 EXAMPLES = {PRODUCTS: "35*9", LISTS: "3 -2 5"}
+# A step, also one that was cut short; a whole one named "answer" is not.
+_STEP = re.compile(r"""\{(?=\s*["'])(?![^{}]*["']answer["'][^{}]*\})[^{}]*(?:\}|\Z)""")
+_NAMED = re.compile(r"\banswer\b|\\boxed", re.IGNORECASE)
 FORM = (
     "Write every step as one JSON object on a line of its own, with the name of the step and its "
     "value, in the order and with the names of this example, and nothing else."
@@ -103,7 +107,7 @@ class Subgraphs(Kit):
         task, form = question.columns["task"], question.columns["form"]
         source = str(question.columns["source"])
         found: dict[str, float] = dict.fromkeys(SCORES, 0.0)
-        said = _said(str(task), source, answer)
+        said = _said(str(task), source, _after_steps(answer) if form == STEPS else answer)
         if form == STEPS:
             graph = workings_of(str(task)).graph(source)
             written = read_steps(graph, answer)
@@ -202,6 +206,16 @@ def read_steps(graph: ComputationGraph, answer: str) -> Written:
     return found or None
 
 
+def _after_steps(answer: str) -> str:
+    """Where to look for the final answer, so that the last of some steps is not taken for it.
+
+    All of a text without steps; after steps, only what is called the answer.
+    """
+    steps = list(_STEP.finditer(answer))
+    rest = answer[steps[-1].end() :] if steps else answer
+    return rest if not steps or _NAMED.search(rest) else ""
+
+
 def _sizes(task: str, options: SubgraphOptions) -> Sequence[str]:
     if task == LISTS:
         for n in options.lengths:
@@ -261,7 +275,7 @@ def _said(task: str, source: str, answer: str) -> str | None:
     """The final answer in the form of the gold one; None if there is none to be read."""
     if task == PUZZLES:
         table = " ; ".join(" ".join(row.split()) for row in final(answer).lower().split(";"))
-        return table if words(answer) else None
+        return table if ";" in table else None  # a sentence is no table
     found = numbers(answer.replace(",", "") if task == PRODUCTS else answer)
     if not found:
         return None
@@ -282,7 +296,8 @@ def _digits(source: str, gold: str, said: str) -> dict[str, float]:
 
 def _of_wrong(answers: Answers, score: str) -> Evidence:
     wrong = [r for r in answers.where(task=PRODUCTS)
-             if r["correct"] == 0 and r["parsed"] == 1 and len(r["source"]) > 3]  # fmt: skip
+             if r["correct"] == 0 and r["parsed"] == 1 and not r.answer.cut
+             and len(r["source"]) > 3]  # fmt: skip
     if len(wrong) < 5:
         raise NotTested(f"Only {len(wrong)} wrong products that could be read; five are needed.")
     right = sum(row[score] == 1 for row in wrong)

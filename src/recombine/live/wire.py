@@ -12,6 +12,7 @@ from typing import Any
 
 LARGEST = 1 << 24  # bytes of a reply; log-probabilities take some hundred thousand
 LONGEST_PAUSE = 60.0
+FILTERED = "content_filter"  # the reason to finish of an answer that was withheld
 SHOWN = 300  # characters of a reply that an error quotes
 
 
@@ -40,7 +41,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def post(
     url: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float
 ) -> dict[str, Any]:
-    """The message a chat completion holds, with its `finish_reason` and `logprobs` beside it."""
+    """The message a chat completion holds, with its `finish_reason` and `logprobs` beside it.
+
+    An answer that a filter withheld is a refusal, whether or not it has a word for it.
+    """
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers}
     )
@@ -74,14 +78,16 @@ def _message(reply: bytes) -> dict[str, Any]:
     """What the model said, out of the endpoint's envelope."""
     try:
         choice = json.loads(reply)["choices"][0]
-        message = choice["message"]
-        content = message["content"]
+        message, finish = choice["message"], choice.get("finish_reason")
+        # A filter may take the whole content away, with the field or without it.
+        filtered = FILTERED if finish == FILTERED else None
+        content = message.get("content") if filtered else message["content"]
         if not (content is None or isinstance(content, str)):
             raise TypeError
         return {
             "content": content,
-            "refusal": message.get("refusal"),
-            "finish_reason": choice.get("finish_reason"),
+            "refusal": message.get("refusal") or filtered,
+            "finish_reason": finish,
             "logprobs": choice.get("logprobs"),
         }
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
