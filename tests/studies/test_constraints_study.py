@@ -98,7 +98,8 @@ def test_a_ceiling_above_what_no_competence_reaches_is_called_one(kind):
     for claim in ("ceiling", "same at all sizes", "flat in size", "boxes hold", "equalities fail",
                   "hardly ever feasible"):  # fmt: skip
         assert found[f"{kind}: {claim}"] == "supported", claim
-    for claim in ("takes no competence", "artefact", "closer yet no better", "feasibility moves"):
+    for claim in ("takes no competence", "artefact", "closer yet no better",
+                  "feasibility moves with size", "feasibility moves with training"):  # fmt: skip
         assert found[f"{kind}: {claim}"] == "refuted", claim
     assert "as a ceiling of reasoning would have it" in STUDY.conclusion(
         list(judged(always()).values())
@@ -151,8 +152,10 @@ def test_feasibility_that_rises_with_size_or_training_on_one_task_is_found(by):
         return Numbers(strict=0.3 if far and labels["task"] == "knapsack" else 0.0)
 
     found = verdicts(rising)
-    assert found["whole numbers: feasibility moves"] == "supported"
-    assert found["power flow: feasibility moves"] == "refuted"
+    other = {"size": "training", "training": "size"}[by]
+    assert found[f"whole numbers: feasibility moves with {by}"] == "supported"
+    assert found[f"whole numbers: feasibility moves with {other}"] == "refuted"
+    assert found[f"power flow: feasibility moves with {by}"] == "refuted"
     if by == "training":
         assert found["whole numbers: feasibility does not follow"] == "refuted"
         assert found["power flow: feasibility does not follow"] == "supported"
