@@ -14,7 +14,7 @@ from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
 from recombine.studies import _sequences as parts
 from recombine.studies._sequence_tasks import CONFIGURATIONS, TASKS, model_named
-from recombine.studies.sequences import Grid, Sequences
+from recombine.studies.sequences import Grid, Sequences, cell
 
 GRID = Grid(
     tasks=("functions-steps", "tables-steps", "arithmetic", "pcfg", "programs-run"),
@@ -29,7 +29,7 @@ def world(labels: dict[str, Any]) -> dict[str, float]:
     able = 0.93 if labels["width"] == 48 else 0.9
     right = labels["configuration"] == "relative"
     return {"seen": 0.97, "systematicity": able + noise if right else 0.5, "more": 0.02 + noise,
-            "ended": 0.1, "validation": 0.5 if right else 0.2}  # fmt: skip
+            "ended": 0.2, "validation": 0.5 if right else 0.2}  # fmt: skip
 
 
 def rows(numbers: Numbers = world, seeds: int = 5) -> Results:
@@ -42,6 +42,9 @@ def rows(numbers: Numbers = world, seeds: int = 5) -> Results:
             for seed in range(seeds):
                 labels = {"part": "final", "configuration": "relative", "width": width}
                 found.append(row({**labels, "task": task, "seed": seed}, numbers))
+        for seed in range(GRID.usual_seeds):
+            labels = {"part": "usual", "configuration": "learned", "width": 48, "seed": seed}
+            found.append(row({**labels, "task": task}, numbers))
     return Results(found)
 
 
@@ -91,10 +94,28 @@ def test_without_an_effect_nothing_is_supported():
     assert "supported" not in {j.verdict for j in told.values()}
 
 
+def test_lucky_pilots_do_not_make_a_configuration_better():
+    def lucky(labels):  # what was chosen did well on its pilot seed, and no better on others
+        found = {**world(labels), "systematicity": 0.5, "more": 0.1}
+        pilot = labels["part"] == "pilot" and labels["configuration"] == "relative"
+        return {**found, "systematicity": 0.9, "more": 0.5} if pilot else found
+
+    assert judged(rows(lucky))["configuration matters"].verdict == "refuted"
+
+
+def test_an_end_that_hardly_ever_helps_is_no_help():
+    told = judged(rows(lambda labels: {**world(labels), "more": 0.02, "ended": 0.022}))
+    assert told["knowing the end helps"].verdict == "refuted"
+
+
+def test_functions_are_drawn_anew_for_each_seed():
+    made = [cell(GRID, "final", "tables-steps", "learned", 24, seed).learner for seed in (0, 1)]
+    assert [one.family.content for one in made] == [0, 1]
+
+
 def test_networks_that_did_not_learn_their_task_speak_for_nothing():
     told = judged(rows(lambda labels: {**world(labels), "seen": 0.8}))
-    finals = [j for name, j in told.items() if name != "configuration matters"]
-    assert {j.verdict for j in finals} == {"not tested here"}
+    assert {j.verdict for j in told.values()} == {"not tested here"}
     some = judged(
         rows(lambda labels: {**world(labels), "seen": 0.97 - 0.1 * (labels["seed"] == 0)})
     )

@@ -32,8 +32,11 @@ class Task:
     def right(self) -> str:
         return RIGHT[self.judged]
 
-    def made(self, small: bool) -> SequenceFamily:
-        return load(SEQUENCES[self.family])(**{**self.fields, **(self.small if small else {})})
+    def made(self, small: bool, content: int = 0) -> SequenceFamily:
+        """The family; what its functions do is drawn from `content`, where it has functions."""
+        kind = load(SEQUENCES[self.family])
+        drawn = {"content": content} if "content" in kind.__dataclass_fields__ else {}
+        return kind(**{**self.fields, **(self.small if small else {}), **drawn})
 
 
 RIGHT = {"": "exact", "works": "right by what they do", "answer": "right in the end"}
