@@ -7,7 +7,7 @@ from dataclasses import replace
 import jax
 import pytest
 
-from recombine.errors import NotApplicable
+from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families.odd_one_out import FieldsOdd
 from recombine.instruments import Subject, Subnetworks, check_instrument
 from recombine.lab.engine import Population
@@ -50,6 +50,13 @@ def test_it_keeps_the_contract_and_finds_planted_halves(masks):
     assert reading.values["ablation"] < -0.15
     assert reading.values["ablation"] < reading.controls["random"]["ablation"] - 0.1
     assert reading.values["overlap"] < 0.5
+
+
+@pytest.mark.parametrize(("name", "such"), [("batches", 8), ("draws", 6)])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "a"])
+def test_a_reading_of_nothing_is_refused(name, such, value):
+    with pytest.raises(InvalidRequest, match=f"{name}=.*at least 1, such as {such}"):
+        Subnetworks(**{name: value})
 
 
 def test_a_subject_that_is_no_mask_is_refused():

@@ -107,7 +107,7 @@ def test_items_of_a_module_have_it_and_those_of_others_do_not(ready):
 
 
 def test_what_cannot_be_masked_is_refused_with_the_reason():
-    with pytest.raises(InvalidRequest, match=r"part=6: expected 0 to 5"):
+    with pytest.raises(InvalidRequest, match=r"part=6: expected a whole number from 0 to 5"):
         replace(MASK, part=6).check()
     with pytest.raises(RecombineError, match="unknown layer 'hidden/9'"):
         replace(MASK, masking=Masking(layers=("hidden/9",))).check()
@@ -115,6 +115,35 @@ def test_what_cannot_be_masked_is_refused_with_the_reason():
         replace(MASK, base=NextToken()).check()
     with pytest.raises(RecombineError, match="unknown method"):
         Masking("lottery")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"mask_steps": 1.5}, "mask_steps=1.5: expected a whole number of at least 1"),
+        ({"mask_steps": "a"}, "mask_steps='a': expected a whole number of at least 1"),
+        ({"mask_steps": 0}, "mask_steps=0: expected a whole number of at least 1"),
+        ({"evaluation_every": True}, "evaluation_every=True: expected a whole number"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan: expected a number from 0"),
+        ({"learning_rate": "fast"}, "learning_rate='fast': expected a number from 0"),
+        ({"part": 0.5}, "part=0.5: expected a whole number from 0 to 5"),
+        ({"seed": 0.5}, "seed=0.5: expected a whole number"),
+    ],
+)
+def test_numbers_that_would_be_cut_short_are_refused(change, sentence):
+    with pytest.raises(InvalidRequest, match=sentence):
+        replace(MASK, **change).check()
+
+
+@pytest.mark.parametrize("begin", [float("nan"), float("inf"), "x", None])
+def test_a_first_score_that_is_no_number_is_refused(begin):
+    with pytest.raises(InvalidRequest, match=r"begin=.*: expected a number, such as 0\.05"):
+        Masking(begin=begin)
+
+
+def test_layers_written_as_one_text_are_refused():
+    with pytest.raises(InvalidRequest, match=r"such as layers=\('hidden',\)"):
+        Masking(layers="hidden")  # pyright: ignore[reportArgumentType]
 
 
 def test_two_masks_overlap_as_sets_do():

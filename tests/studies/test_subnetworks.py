@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from recombine.errors import InvalidRequest
 from recombine.instruments import Reading
-from recombine.lab.judge import judge
+from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
 from recombine.learners.masks import MaskLearner
 from recombine.studies.subnetworks import (
@@ -23,22 +27,38 @@ GRID = Grid(pretraining=100, dose=(1 / 16, 1 / 4, 1.0), controls=CONTROLS,
             width=(32, 64))  # fmt: skip
 
 
-def row(ablation: float, labels: dict[str, Any], whole: float = 1.0, learnt: float = 1.0) -> Row:
+Scores = tuple[float, float]  # own part, other part
+SPARED = 0.95
+
+
+def row(
+    left: Scores, labels: dict[str, Any], random: Scores, whole: float = 1.0, learnt: float = 1.0
+) -> Row:
+    """A reading from what is left without the mask, and without as many weights at random."""
+    chance = 0.0 if labels["task"] == "modules" else 0.25
+
+    def differences(scores: Scores) -> dict[str, float]:
+        own, other = np.maximum(scores, chance)
+        return {"ablation": float(own - other), "ablation_raw": scores[0] - scores[1],
+                "ablation_own": scores[0], "ablation_other": scores[1]}  # fmt: skip
+
     values = {
-        "ablation": ablation, "ablation_raw": ablation, "ablation_own": 0.5 + ablation / 2,
-        "ablation_other": 0.5 - ablation / 2, "whole_own": whole, "whole_other": whole,
+        **differences(left), "whole_own": whole, "whole_other": whole,
         "subnetwork_own": 1.0, "subnetwork_other": 0.3, "learnt": learnt, "density": 0.1,
         "overlap": 0.1, "overlap_by_chance": 0.05,
     }  # fmt: skip
-    controls = {name: {"ablation": 0.0, "ablation_raw": 0.0} for name in ("complement", "random")}
+    controls = {
+        "random": differences(random), "complement": differences((whole, whole)),
+        "planted": differences((chance, whole)),
+    }  # fmt: skip
     table = {"layer": ["hidden/0"], "weights": [10], "kept": [1], "density": [0.1]}
     summary = {"evaluations": {}, "evaluation_steps": [], "diverged_at": None}
     reading = Reading(values, controls, {"layers": table})
     return Row(labels, "cell", summary, {"subnetworks": reading})
 
 
-def rows(by_condition: dict[str, float], **more: float) -> Results:
-    rng = np.random.default_rng(0)
+def made(score: Callable[[dict[str, Any]], tuple[Scores, Scores]], **more: float) -> Results:
+    """Results of the whole grid, from what each mask's labels leave of the two parts."""
     found = []
     for task, widths in (("fields", (0,)), ("modules", GRID.width)):
         names = conditions(GRID, "fields") if task == "fields" else ["scratch", "untrained"]
@@ -46,21 +66,45 @@ def rows(by_condition: dict[str, float], **more: float) -> Results:
             for width in widths:
                 for seed in range(5):
                     for rule in range(2):
-                        value = by_condition[condition] + 0.01 * rng.normal()
-                        value -= 0.1 * (width == 64 and condition == "scratch")
                         labels = {"task": task, "condition": condition, "width": width,
                                   "seed": seed, "rule": rule, "mask_seed": 0}  # fmt: skip
-                        found.append(row(value, labels, **more))
+                        left, random = score(labels)
+                        found.append(row(left, labels, random, **more))
     return Results(found)
 
 
-PARTED = {"planted": -0.7, "mixed": -0.1, "untrained": 0.0, "scratch": -0.2, "decayed": -0.3,
-          "dose 0.0625": -0.25,
-          "dose 0.25": -0.35, "dose 1": -0.5}  # fmt: skip
+def rows(
+    by_condition: dict[str, float], random: Scores = (0.9, 0.9), other: float = SPARED,
+    **more: float,
+) -> Results:  # fmt: skip
+    """Networks whose other rule is spared, and their own lower by what is given."""
+    rng = np.random.default_rng(0)
+
+    def score(labels: dict[str, Any]) -> tuple[Scores, Scores]:
+        if labels["condition"] == "untrained":
+            return (0.25, 0.25), (0.25, 0.25)
+        value = by_condition[labels["condition"]] + 0.01 * rng.normal()
+        value -= 0.1 * (labels["width"] == 64)
+        return (other + value, other), random
+
+    return made(score, **more)
+
+
+PARTED = {"planted": -0.7, "mixed": -0.1, "scratch": -0.2, "decayed": -0.3,
+          "dose 0.0625": -0.25, "dose 0.25": -0.35, "dose 1": -0.5}  # fmt: skip
+
+
+def judged(results: Results) -> dict[str, Judgement]:
+    return {j.claim.name: j for j in judge(SubnetworksStudy().claims(GRID), results)}
 
 
 def verdicts(results: Results) -> dict[str, str]:
-    return {j.claim.name: j.verdict for j in judge(SubnetworksStudy().claims(GRID), results)}
+    return {name: j.verdict for name, j in judged(results).items()}
+
+
+def estimate(judgement: Judgement) -> float:
+    assert judgement.interval is not None
+    return judgement.interval.estimate
 
 
 def test_networks_with_parts_support_every_claim():
@@ -73,16 +117,141 @@ def test_networks_without_parts_refute_the_claims_and_not_the_controls():
     assert found["fields: ablation is selective"] == "refuted"
     assert found["fields: in most networks"] == "refuted"
     assert found["fields: more than other weights"] == "refuted"
+    assert found["fields: more than mixed weights"] == "refuted"
     assert found["fields: pretraining parts it more"] == "refuted"
     assert found["control: planted parts are found"] == "supported"
 
 
 def test_networks_that_do_not_know_their_task_and_masks_that_learnt_nothing_are_left_out():
-    for more in ({"whole": 0.5}, {"learnt": 0.4}):
-        judged = judge(SubnetworksStudy().claims(GRID), rows(PARTED, **more))
-        fields = [j for j in judged if j.claim.name.startswith("fields")]
+    for results in (rows(PARTED, whole=0.5), rows(PARTED, learnt=0.4)):
+        fields = [j for name, j in judged(results).items() if name.startswith("fields")]
         assert {j.verdict for j in fields} == {"not tested here"}
         assert all("Left out" in j.note for j in fields if "untrained" not in j.claim.name)
+
+
+def test_parts_no_clearer_than_in_rotated_weights_are_not_called_a_rules_own():
+    as_rotated = {**PARTED, "scratch": -0.48, "mixed": -0.48}
+    found = judged(rows(as_rotated))
+    assert found["control: mixed weights hide them"].verdict == "refuted"
+    assert found["control: mixed weights show less"].verdict == "supported"
+    assert found["fields: more than mixed weights"].verdict == "inconclusive"
+    assert "none belongs to a rule: -0.48" in found["fields: ablation is selective"].note
+    study = SubnetworksStudy()
+    assert "not specific here" in study.conclusion(list(found.values()))
+    assert "not specific here" not in study.conclusion(list(judged(rows(PARTED)).values()))
+
+
+def test_rotated_weights_whose_ablation_ruins_everything_hide_nothing():
+    def score(labels: dict[str, Any]) -> tuple[Scores, Scores]:
+        ruined = labels["condition"] in ("mixed", "untrained")
+        return ((0.25, 0.26) if ruined else (0.3, 0.95)), (0.9, 0.9)
+
+    found = verdicts(made(score))
+    assert found["control: mixed weights hide them"] == "not tested here"
+    assert found["control: mixed weights show less"] == "not tested here"
+    assert found["fields: more than mixed weights"] == "not tested here"
+    assert found["control: planted parts are found"] == "supported"
+
+
+def test_an_ablation_that_ruins_both_rules_neither_supports_nor_refutes():
+    found = judged(made(lambda labels: ((0.285, 0.277), (0.35, 0.36))))
+    fields = [j for name, j in found.items() if name.startswith("fields")]
+    assert {j.verdict for j in fields} == {"not tested here"}
+    note = found["fields: ablation is selective"].note
+    assert "below 0.625" in note and "(0.10 of the weights) own 0.28, other 0.28" in note
+    assert "at random 0.35 and 0.36" in note
+    # Planted halves must be found: that they were not is the control's failure.
+    assert found["control: planted parts are found"].verdict == "refuted"
+
+
+@pytest.mark.parametrize(("other", "verdict"), [(0.62, "not tested here"), (0.63, "refuted")])
+def test_the_other_rule_is_spared_from_half_way_between_chance_and_whole(other, verdict):
+    found = verdicts(made(lambda labels: ((other, other), (0.9, 0.9))))
+    assert found["fields: ablation is selective"] == verdict
+
+
+def test_masks_that_ruin_both_rules_are_not_selected_out_of_networks_that_mostly_spare_one():
+    def score(labels: dict[str, Any]) -> tuple[Scores, Scores]:
+        return ((0.25, 0.25) if labels["seed"] == 0 else (0.25, 0.95)), (0.9, 0.9)
+
+    found = judged(made(score))["fields: ablation is selective"]
+    assert estimate(found) == pytest.approx(-0.7 * 4 / 5)
+
+
+def test_doses_that_change_nothing_at_all_have_no_order():
+    found = judged(made(lambda labels: ((0.3, 0.9), (0.9, 0.9))))["fields: the more the more"]
+    assert found.verdict == "not tested here" and "gave no number" in found.note
+
+
+def test_a_rule_that_as_many_weights_at_random_harm_alike_is_not_harmed_more():
+    # Own minus other of random weights is zero here as always: only rule by rule can it be seen.
+    found = judged(rows({**PARTED, "scratch": -0.3}, random=(0.65, 0.65)))
+    assert found["fields: ablation is selective"].verdict == "supported"
+    assert found["fields: more than other weights"].verdict == "refuted"
+    assert estimate(found["fields: more than other weights"]) == pytest.approx(0.0, abs=0.02)
+    assert estimate(found["fields: the other rule less"]) == pytest.approx(0.3, abs=0.02)
+
+
+def test_no_mask_can_harm_more_than_random_weights_that_ruin_the_rule():
+    found = judged(rows(PARTED, random=(0.1, 0.1)))
+    assert found["fields: more than other weights"].verdict == "not tested here"
+    assert "cannot do it more harm" in found["fields: more than other weights"].note
+    # Chance is the floor of both: .95 - .25, not .95 - .10.
+    assert found["fields: the other rule less"].verdict == "supported"
+    assert estimate(found["fields: the other rule less"]) == pytest.approx(0.7, abs=0.01)
+
+
+def test_a_mask_that_serves_both_rules_is_told_by_random_weights_that_spare_them():
+    found = verdicts(made(lambda labels: ((0.3, 0.3), (0.95, 0.95))))
+    assert found["fields: ablation is selective"] == "not tested here"
+    assert found["fields: the other rule less"] == "refuted"
+
+
+def test_where_nothing_harms_the_other_rule_no_more_can_be_spared():
+    found = judged(rows(PARTED, random=(1.0, 1.0), other=1.0))["fields: the other rule less"]
+    assert found.verdict == "not tested here" and "Neither ablation harms" in found.note
+
+
+def test_students_that_lose_everything_have_no_parts_told_by_r2_below_zero():
+    ruined = judged(made(lambda labels: ((-2.98 - labels["width"] / 64, -2.39), (0.0, 0.0))))
+    for name in ("ablation is selective", "more than untrained", "width parts them more"):
+        found = ruined[f"modules: {name}"]
+        assert found.verdict == "not tested here" and "own -3.98, other -2.39" in found.note
+        assert "10 of 10 masks learnt their module" in found.note
+
+
+def test_r2_of_students_below_zero_counts_as_zero():
+    found = judged(made(lambda labels: ((-5.0, 0.8), (0.7, 0.7))))
+    assert estimate(found["modules: ablation is selective"]) == pytest.approx(-0.8)
+
+
+def test_the_masks_of_modules_that_learnt_are_counted_and_none_is_left_out():
+    results = rows(PARTED, learnt=0.5)
+    found = judged(results)["modules: ablation is selective"]
+    assert found.verdict == "supported" and "0 of 10 masks learnt their module" in found.note
+    sections = {s.title: s for s in SubnetworksStudy().sections(GRID, results)}
+    modules = sections["Modules of a teacher"].tables[0]
+    learnt, used = (modules.columns.index(c) for c in ("masks that learnt", "masks in use"))
+    trained = [row for row in modules.rows if row[1] == "from scratch"]
+    assert [row[0] for row in trained] == ["modules 32", "modules 64"]
+    assert {(row[learnt], row[used]) for row in trained} == {("0 of 10", "10 of 10")}
+    assert "learnt or not" in modules.note
+    fields = sections["What ablation takes away"].tables[0]
+    assert {row[used] for row in fields.rows if row[1] == "from scratch"} == {"0 of 10"}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"seeds": 0}, "seeds=0: expected at least 1"),
+        ({"mask_seeds": 0}, "mask_seeds=0: expected at least 1"),
+        ({"batches": 0}, "batches=0: expected at least 1"),
+        ({"masked_modules": 9}, "masked_modules=9 of modules=8: use masked_modules=8"),
+    ],
+)
+def test_a_grid_that_asks_nothing_is_refused(change, sentence):
+    with pytest.raises(InvalidRequest, match=sentence):
+        SubnetworksStudy().cells(replace(GRID, **change))
 
 
 def test_every_task_has_its_networks_in_every_condition():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from recombine.errors import NotApplicable
+from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.mask_subject import Keep, MaskSubject
 from recombine.instruments.subject import Subject
@@ -40,6 +40,15 @@ class Subnetworks(Instrument):
     batches: int = 8
     draws: int = 6  # of random masks
     overlaps: bool = True  # whether the mask of another part is learnt too, and compared
+
+    def __post_init__(self):
+        for name in ("batches", "draws"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidRequest(
+                    f"{name}={value!r}: expected a whole number of at least 1, such as "
+                    f"{getattr(type(self), name)}"
+                )
 
     def cells(self, learner: Learner) -> dict[str, Learner]:
         from recombine.learners.masks import MaskLearner

@@ -58,6 +58,12 @@ class Masking:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not least <= value < 1e9:
                 raise InvalidRequest(f"{name}={value!r}: expected a number of at least {least:g}")
+        if not isinstance(self.begin, int | float) or not -1e9 < self.begin < 1e9:
+            raise InvalidRequest(f"begin={self.begin!r}: expected a number, such as 0.05")
+        if isinstance(self.layers, str):
+            raise InvalidRequest(
+                f"layers={self.layers!r}: expected paths, such as layers=({self.layers!r},)"
+            )
         if not isinstance(self.density, int | float) or not 0 < self.density < 1:
             raise InvalidRequest(f"density={self.density!r}: expected a share between 0 and 1")
 
@@ -72,6 +78,10 @@ class Masking:
             for path in known
             if not self.layers or any(path == w or path.startswith(f"{w}/") for w in self.layers)
         ]
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def kept(scores: Masks) -> Masks:
@@ -241,13 +251,20 @@ class MaskLearner(Learner):
 
     def check(self) -> None:
         self.base.check()
-        if self.mask_steps < 1 or self.evaluation_every < 1 or not 0 <= self.learning_rate < 1e6:
+        for name in ("mask_steps", "evaluation_every"):
+            value = getattr(self, name)
+            if not _whole(value) or value < 1:
+                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
+        if not isinstance(self.learning_rate, int | float) or not 0 <= self.learning_rate < 1e6:
             raise InvalidRequest(
-                f"mask_steps={self.mask_steps}, evaluation_every={self.evaluation_every} and "
-                f"learning_rate={self.learning_rate}: expected at least 1, 1 and 0"
+                f"learning_rate={self.learning_rate!r}: expected a number from 0 to below 1e6"
             )
-        if not 0 <= self.part < self.parts:
-            raise InvalidRequest(f"part={self.part}: expected 0 to {self.parts - 1}")
+        if not _whole(self.seed):
+            raise InvalidRequest(f"seed={self.seed!r}: expected a whole number")
+        if not _whole(self.part) or not 0 <= self.part < self.parts:
+            raise InvalidRequest(
+                f"part={self.part!r}: expected a whole number from 0 to {self.parts - 1}"
+            )
         self.masking.paths(self.parted().shapes()[1])
 
     def program(self, precision: str = "float32") -> MasksProgram:

@@ -1,4 +1,4 @@
-"""What the study of subnetworks measures, and what its report shows."""
+"""What the study of subnetworks measures, and when an ablation can speak."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from recombine.lab.intervals import mean_interval
 from recombine.lab.study import Evidence, NotTested, Results, Row
-from recombine.report.document import Figure, Section, Table
-from recombine.report.figures import Estimates, Series, curves, dots
 from recombine.studies import _base as base
 
 MODULES, PLANTED = "modules", "planted"
 LEARNT = 0.9  # of the part's own items, under its mask
 WHOLE = 0.98  # of test items, by the network without any mask
+SPARED = 0.5  # of the way from chance to the whole network's score
 NAMES = {"planted": "planted halves", "mixed": "planted, rotated weights",
          "untrained": "never trained", "scratch": "from scratch",
          "decayed": "from scratch, with decay"}  # fmt: skip
@@ -39,16 +37,36 @@ def ablation(row: Row) -> float:
     return row.value("subnetworks", "ablation")
 
 
+def chance(row: Row) -> float:
+    """The score of a network that knows nothing: what a planted part falls to without its mask."""
+    return row.value("subnetworks", "ablation_own", "planted")
+
+
+def without(row: Row, which: str, control: str | None = None) -> float:
+    """What is left of a part ("own" or "other") without the mask, or without a control's weights;
+    scores below chance are raised to it."""
+    return max(row.value("subnetworks", f"ablation_{which}", control), chance(row))
+
+
+def harm_beyond_random(row: Row) -> float:
+    """The own part's score without its mask, minus that without as many weights at random.
+
+    Own minus other of weights at random is no control for two rules: what it is for one rule it is
+    not for the other, and their mean is zero whatever the network. So each part is compared with
+    what as many weights at random do to that part. As many that the mask does *not* keep are no
+    fair measure: they spare what the part needs, so that any mask looks selective beside them.
+    """
+    return without(row, "own") - without(row, "own", "random")
+
+
+def spared_beyond_random(row: Row) -> float:
+    """The same for the other part: above zero, it is spared more than by weights at random."""
+    return without(row, "other") - without(row, "other", "random")
+
+
 def beyond_random(row: Row) -> float:
-    """Beside as many weights at random. As many that the mask does *not* keep are no fair measure:
-    they spare what the part needs, so that any mask looks selective beside them."""
+    """For modules: combinations with one and without it differ also under weights at random."""
     return ablation(row) - row.value("subnetworks", "ablation", "random")
-
-
-def raw_beyond_random(row: Row) -> float:
-    """The same for scores without a floor."""
-    other = row.value("subnetworks", "ablation_raw", "random")
-    return row.value("subnetworks", "ablation_raw") - other
 
 
 def knows(row: Row) -> bool:
@@ -62,13 +80,13 @@ def usable(results: Results, condition: str, task: str, **labels: Any) -> tuple[
 
     Networks that were never trained know nothing: of them only the masks must have learnt. Of
     students no more is asked than that they know their task: masks learn single modules from few
-    combinations, and their score is R². Masks over a planted network must find its parts, so none
-    of them is left out for not having learnt.
+    combinations, and their score is R²; how many learnt is said beside. Masks over a planted
+    network must find its parts, so none of them is left out for not having learnt.
     """
     rows = [row for row in results.where(condition=condition, task=task, **labels)
             if not row.diverged and "subnetworks" in row.readings]  # fmt: skip
     able = [row for row in rows if condition == "untrained" or knows(row)]
-    learnt = [
+    kept = [
         row for row in able
         if task == MODULES or condition == PLANTED
         or row.value("subnetworks", "learnt") >= LEARNT
@@ -76,9 +94,9 @@ def usable(results: Results, condition: str, task: str, **labels: Any) -> tuple[
     words = []
     if len(able) < len(rows):
         words.append(f"{len(rows) - len(able)} masks over networks that do not know their task")
-    if len(learnt) < len(able):
-        words.append(f"{len(able) - len(learnt)} masks that did not learn their part")
-    return learnt, f"Left out: {', '.join(words)}." if words else ""
+    if len(kept) < len(able):
+        words.append(f"{len(able) - len(kept)} masks that did not learn their part")
+    return kept, f"Left out: {', '.join(words)}." if words else ""
 
 
 def by_seed(rows: Sequence[Row], number: Number) -> dict[int, float]:
@@ -100,24 +118,123 @@ def by_rule(rows: Sequence[Row], number: Number) -> dict[int, list[float]]:
     return by_network
 
 
+def overall(rows: Sequence[Row], number: Number) -> float:
+    """The mean over networks."""
+    return float(np.mean(list(by_seed(rows, number).values())))
+
+
+def half_way(rows: Sequence[Row], which: str) -> float:
+    """From chance to what the whole network can do of a part."""
+    low = overall(rows, chance)
+    return low + SPARED * (overall(rows, lambda row: row.value("subnetworks", f"whole_{which}"))
+                           - low)  # fmt: skip
+
+
+def left(rows: Sequence[Row], condition: str, note: str) -> str:
+    """What is left without the masks and without as many weights at random, in words."""
+    names = [("density", None), ("ablation_own", None), ("ablation_other", None),
+             ("ablation_own", "random"), ("ablation_other", "random")]  # fmt: skip
+    kept, own, other, own_random, other_random = (
+        overall(rows, lambda row, pair=pair: row.value("subnetworks", *pair)) for pair in names
+    )
+    said = (
+        f"{told(condition).capitalize()}: without the mask ({kept:.2f} of the weights) own "
+        f"{own:.2f}, other {other:.2f}; without as many at random {own_random:.2f} and "
+        f"{other_random:.2f}."
+    )
+    if rows[0].labels["task"] == MODULES:  # none of these is left out for not having learnt
+        said += f" {learnt(rows)} of {len(rows)} masks learnt their module (R² from {LEARNT:g})."
+    return _joined([said, note])
+
+
+def speaks(rows: Sequence[Row], condition: str, note: str) -> str:
+    """What is left, for the note; or NotTested where the other part is not spared.
+
+    Where an ablation ruins both parts, their difference is zero whether they share weights or too
+    many were taken out. This is asked of all networks of a kind together: leaving out single masks
+    that ruin both would select by what is then reported. Untrained networks know nothing that
+    could be spared.
+    """
+    said, bar = left(rows, condition, note), half_way(rows, "other")
+    if condition != "untrained" and overall(rows, lambda row: without(row, "other")) < bar:
+        raise NotTested(
+            "Ablation ruins the other part too, so that nothing can be parted: its score is below "
+            f"{bar:.3g}, half way from chance to that of the whole network. {said}"
+        )
+    return said
+
+
+def harm_speaks(rows: Sequence[Row], condition: str, note: str) -> str:
+    """The same where the own part is compared with weights at random, which must spare it."""
+    said, bar = speaks(rows, condition, note), half_way(rows, "own")
+    if overall(rows, lambda row: without(row, "own", "random")) < bar:
+        raise NotTested(
+            "As many weights at random ruin the part too (its score is below "
+            f"{bar:.3g}), so that its mask cannot do it more harm. {said}"
+        )
+    return said
+
+
+def sparing_speaks(rows: Sequence[Row], condition: str, note: str) -> str:
+    """The same for the other part: one of the two ablations must spare it, and one must harm it.
+
+    A mask that ruins the other part, where weights at random do not, speaks against the claim.
+    """
+    said, bar = left(rows, condition, note), half_way(rows, "other")
+    scores = [overall(rows, lambda row, c=c: without(row, "other", c)) for c in (None, "random")]
+    if max(scores) < bar:
+        raise NotTested(f"Both ablations ruin the other part (below {bar:.3g}). {said}")
+    whole = overall(rows, lambda row: row.value("subnetworks", "whole_other"))
+    if min(scores) >= WHOLE * whole:
+        raise NotTested(f"Neither ablation harms the other part: no more can be spared. {said}")
+    return said
+
+
+Speaks = Callable[[Sequence[Row], str, str], str]
+
+
+def _beside_mixed(results: Results, condition: str, task: str) -> list[str]:
+    """What rotated weights, of which none belongs to a part, give by the same measure."""
+    rows, _ = usable(results, "mixed", task)
+    if not rows or condition in (PLANTED, "mixed"):
+        return []
+    return [f"Rotated weights, of which none belongs to a rule: {overall(rows, ablation):.2f}."]
+
+
 def over_rules(
     condition: str, task: str, combine: Callable[[list[float]], float], number: Number = ablation
 ) -> Callable[[Results], Evidence]:
-    """One number for each network, from those of its rules: the worse one, or a share."""
+    """One number for each network, from those of its rules: the worse one, or a share.
+
+    Planted parts must be found: where they are not, for whatever reason, the control fails.
+    """
 
     def measure(results: Results) -> Evidence:
         rows, note = usable(results, condition, task)
         values = [combine(rules) for rules in by_rule(rows, number).values()]
-        return Evidence.of_values(base.require(np.asarray(values), f"Networks. {note}"), note)
+        base.require(np.asarray(values), f"Networks. {note}")
+        say = left if condition == PLANTED else speaks
+        notes = [say(rows, condition, note)]
+        return Evidence.of_values(
+            values, _joined([*notes, *_beside_mixed(results, condition, task)])
+        )
 
     return measure
 
 
-def mean(condition: str, task: str, number: Number, **labels: Any) -> Callable[[Results], Evidence]:
+def mean(
+    condition: str, task: str, number: Number, can_speak: Speaks = speaks, **labels: Any
+) -> Callable[[Results], Evidence]:
+    """The mean over networks of one kind, where its ablations can speak."""
+
     def measure(results: Results) -> Evidence:
         rows, note = usable(results, condition, task, **labels)
         values = np.asarray(list(by_seed(rows, number).values()))
-        return Evidence.of_values(base.require(values, f"Networks. {note}"), note)
+        base.require(values, f"Networks. {note}")
+        notes = [can_speak(rows, condition, note)]
+        if number is ablation:
+            notes += _beside_mixed(results, condition, task)
+        return Evidence.of_values(values, _joined(notes))
 
     return measure
 
@@ -128,17 +245,40 @@ def difference(
     """One condition minus another, for each seed that has both."""
 
     def measure(results: Results) -> Evidence:
-        found, notes = [], []
-        for condition in (first, second):
-            rows, note = usable(results, condition, task, **labels)
-            found.append(by_seed(rows, number))
-            notes += [f"{told(condition).capitalize()}: {note}"] if note else []
-        both = sorted(found[0].keys() & found[1].keys())
+        kinds = [(c, *usable(results, c, task, **labels)) for c in (first, second)]
+        one, two = (by_seed(rows, number) for _, rows, _ in kinds)
+        both = sorted(one.keys() & two.keys())
         if len(both) < 2:
-            raise NotTested(f"Needs two networks of both kinds. {' '.join(notes)}")
-        return Evidence.of_values([found[0][s] - found[1][s] for s in both], " ".join(notes))
+            notes = [f"{told(c).capitalize()}: {note}" for c, _, note in kinds if note]
+            raise NotTested(f"Needs two networks of both kinds. {_joined(notes)}")
+        notes = [speaks(rows, condition, note) for condition, rows, note in kinds]
+        return Evidence.of_values([one[s] - two[s] for s in both], _joined(notes))
 
     return measure
+
+
+def wider(small: int, large: int) -> Callable[[Results], Evidence]:
+    """Students of one width minus those of another, for each seed that has both."""
+
+    def measure(results: Results) -> Evidence:
+        kinds = [usable(results, "scratch", MODULES, width=width) for width in (large, small)]
+        high, low = (by_seed(rows, beyond_random) for rows, _ in kinds)
+        both = sorted(high.keys() & low.keys())
+        if len(both) < 2:
+            said = _joined([note for _, note in kinds])
+            raise NotTested(f"Needs two seeds at both widths. {said}")
+        notes = [speaks(rows, "scratch", note) for rows, note in kinds]
+        return Evidence.of_values([high[s] - low[s] for s in both], _joined(notes))
+
+    return measure
+
+
+def learnt(rows: Sequence[Row]) -> int:
+    return sum(row.value("subnetworks", "learnt") >= LEARNT for row in rows)
+
+
+def _joined(notes: Sequence[str]) -> str:
+    return " ".join(dict.fromkeys(note for note in notes if note))
 
 
 def by_dose(task: str, conditions: Sequence[str]) -> Callable[[Results], Evidence]:
@@ -146,146 +286,22 @@ def by_dose(task: str, conditions: Sequence[str]) -> Callable[[Results], Evidenc
 
     def measure(results: Results) -> Evidence:
         found: dict[int, list[tuple[float, float]]] = {}
-        notes = set()
+        notes, kinds = [], []
         for condition in conditions:
             rows, note = usable(results, condition, task)
-            notes |= {note} if note else set()
+            notes += [f"{told(condition).capitalize()}: {note}"] if note else []
+            kinds += [(rows, condition, note)] if rows else []
             for seed, value in by_seed(rows, ablation).items():
                 found.setdefault(seed, []).append((dose_of(condition), value))
         whole = [np.asarray(pairs) for pairs in found.values() if len(pairs) > 2]
         values = [_rank_correlation(*pairs.T) for pairs in whole]
-        said = " ".join(sorted(notes))
-        return Evidence.of_values(base.require(np.asarray(values), f"Networks. {said}"), said)
+        base.require(np.asarray(values), f"Networks. {_joined(notes)}")
+        return Evidence.of_values(values, _joined([speaks(*kind) for kind in kinds]))
 
     return measure
 
 
 def _rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")  # without differences there is no order
     return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
-
-
-def sections(grid: Any, results: Results) -> list[Section]:
-    if not any("subnetworks" in row.readings for row in results):
-        return [Section("Nothing to show yet")]
-    odd = [task for task in grid.tasks if results.where(task=task)]
-    found = []
-    if odd:
-        found.append(Section(
-            "What ablation takes away",
-            "Accuracy on the rule whose mask was taken out, minus accuracy on the other rule. "
-            "Below zero: the weights of the mask did that rule. Beside it, ablations of as many "
-            "weights that the mask does not keep, and of as many at random. Masks learn even over "
-            "networks that know nothing, so what a subnetwork can do says little by itself.",
-            figures=[_ablations(results, task) for task in odd],
-            tables=[_scores(results, odd)],
-        ))  # fmt: skip
-    if grid.width and results.where(task=MODULES):
-        found.append(Section(
-            "Modules of a teacher",
-            "R² on unseen combinations with the module minus that on those without, when the "
-            "module's mask is taken out, less the same for as many weights at random.",
-            figures=[_widths(grid, results)], tables=[_scores(results, [MODULES])],
-        ))  # fmt: skip
-    lie = "Shares of each layer's weights that masks keep; how far those of two parts overlap."
-    tables = [_overlaps(results, [*odd, MODULES]), _layers(results, odd)]
-    found.append(Section("Where the masks lie", lie, tables=tables))
-    return found
-
-
-def _conditions(results: Results, task: str) -> list[str]:
-    there = results.where(task=task).labels("condition")
-    order = ["planted", "mixed", "untrained", "scratch", "decayed"]
-    doses = sorted((c for c in there if c.startswith("dose")), key=dose_of)
-    return [c for c in order if c in there] + doses
-
-
-def _estimate(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    numbers = np.asarray([v for v in values if np.isfinite(v)])
-    if not numbers.size:
-        return None, None, None
-    if numbers.size < 2:
-        return float(numbers[0]), None, None
-    interval = mean_interval(numbers)
-    return interval.estimate, interval.low, interval.high
-
-
-def _ablations(results: Results, task: str) -> Figure:
-    conditions = _conditions(results, task)
-    series = []
-    for name, control in (("its mask", None), ("as many others", "complement"),
-                          ("as many at random", "random")):  # fmt: skip
-        columns = [
-            _estimate(list(by_seed(
-                usable(results, condition, task)[0],
-                lambda row, control=control: row.value("subnetworks", "ablation", control),
-            ).values()))
-            for condition in conditions
-        ]  # fmt: skip
-        series.append(Estimates(name, *zip(*columns, strict=True)))
-    return dots(f"Ablation, {task}", [told(c) for c in conditions], series,
-                value_label="own rule minus the other", references=[(0.0, "none")])  # fmt: skip
-
-
-def _widths(grid: Any, results: Results) -> Figure:
-    lines = []
-    for condition in ("scratch", "untrained"):
-        columns = [
-            _estimate(list(by_seed(
-                usable(results, condition, MODULES, width=width)[0], raw_beyond_random
-            ).values()))
-            for width in grid.width
-        ]  # fmt: skip
-        y, low, high = zip(*columns, strict=True)
-        lines.append(Series(told(condition), list(grid.width), y, low, high))
-    return curves(
-        "Ablation of a module's mask, by width", "width of the student",
-        "R² with the module minus without, beyond random weights", lines, log_x=True,
-    )  # fmt: skip
-
-
-def _scores(results: Results, tasks: Sequence[str]) -> Table:
-    """Accuracies (or R²) with no mask, under the mask and without what it keeps."""
-    names = ("whole_own", "subnetwork_own", "subnetwork_other", "ablation_own", "ablation_other")
-    rows = []
-    for task in tasks:
-        for condition in _conditions(results, task):
-            here, _ = usable(results, condition, task)
-            everyone = [row for row in results.where(task=task, condition=condition)
-                        if "subnetworks" in row.readings]  # fmt: skip
-            means = [base.mean([row.value("subnetworks", name) for row in here]) for name in names]
-            density = base.mean([row.value("subnetworks", "density") for row in here])
-            rows.append([task, told(condition), f"{len(here)} of {len(everyone)}", *means, density])
-    return Table(
-        "Scores by mask",
-        ["task", "network", "masks in use", "whole network", "mask alone: own", "other",
-         "without it: own", "other ", "density"],
-        rows, "Masks that learnt their part, over networks that know their task.",
-    )  # fmt: skip
-
-
-def _overlaps(results: Results, tasks: Sequence[str]) -> Table:
-    rows = []
-    for task in tasks:
-        for condition in _conditions(results, task):
-            here, _ = usable(results, condition, task)
-            if here:
-                found = [base.mean([row.value("subnetworks", name) for row in here])
-                         for name in ("overlap", "overlap_by_chance")]  # fmt: skip
-                rows.append([task, told(condition), *found])
-    return Table("Overlap of the masks of two parts",
-                 ["task", "network", "intersection over union", "by chance"], rows,
-                 "By chance: drawn apart, with the densities they have in each layer.")  # fmt: skip
-
-
-def _layers(results: Results, tasks: Sequence[str]) -> Table:
-    rows = []
-    for task in tasks:
-        here, _ = usable(results, "scratch", task)
-        if not here:
-            continue
-        tables = [row.readings["subnetworks"].tables["layers"] for row in here]
-        for number, layer in enumerate(tables[0]["layer"]):
-            densities = [table["density"][number] for table in tables]
-            rows.append([task, layer, tables[0]["weights"][number], base.mean(densities)])
-    return Table("Density by layer, networks from scratch",
-                 ["task", "layer", "weights", "kept"], rows)  # fmt: skip
