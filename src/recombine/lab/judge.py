@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recombine.errors import RecombineError
+from recombine.errors import RecombineError, UnknownName
 from recombine.lab.statistics import Interval, holm_levels, verdict
 from recombine.lab.study import Claim, Evidence, NotTested, Results
 
@@ -56,6 +56,8 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
         except NotTested as reason:
             found.append(Judgement(claim, "not tested here", note=str(reason)))
             continue
+        except UnknownName:
+            raise  # a slip of whoever wrote the claim, which no other grid would mend
         except (RecombineError, ValueError, ArithmeticError, LookupError) as error:
             # A grid set by hand may leave a claim nothing to work on; the others still stand.
             told = f"Could not be measured on this grid: {error}"

@@ -2,55 +2,46 @@
 
 `recombine run anatomy --preset standard` trains over a hundred networks of one shape, and as many
 of two others, keeps those whose seen scores lie within .01 of each other, and looks at each with
-every instrument: decodability, erasure, subnetworks and fracture. Nobody has published that table;
-each of its parts has been said to go with generalization.
+every instrument: decodability, erasure, subnetworks and fracture. Networks of one shape that learnt
+from one teacher and lack the same combinations are compared with each other. Nobody has published
+that table; each of its parts has been said to go with generalization.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import ClassVar
-
-import numpy as np
-from scipy import stats
+from typing import ClassVar, cast
 
 from recombine.errors import InvalidRequest
-from recombine.instruments.decodability import Decodability, last_hidden
+from recombine.instruments.decodability import Decodability
 from recombine.instruments.erasure import Erasure
 from recombine.instruments.fracture import Fracture
 from recombine.instruments.generalization import Generalization
 from recombine.instruments.subnetworks import Subnetworks
 from recombine.lab.intervals import Interval, p_value_against
-from recombine.lab.statistics import holm, within_group_correlation
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.statistics import holm
+from recombine.lab.study import Cell, Claim, NotTested, Results, Study
 from recombine.learners.masks import MaskLearner
-from recombine.report.document import Section, Table
+from recombine.learners.supervised import Supervised
+from recombine.report.document import Figure, Section, Table
 from recombine.report.figures import Grid as Map
 from recombine.report.figures import Points, heat_maps, scatter
+from recombine.seeds import host_seed
 from recombine.studies import _base as base
-
-GENERALIZATION = "unseen score"
-FEWEST = 20  # networks without which no correlation is given
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Shapes by held-out shares by weight decays by seeds, each network with a few masks."""
-
-    training: str = "quick"
-    modules: int = 8
-    active: int = 3
-    shape: tuple[str, ...] = ("48x2",)  # width x depth
-    held_out: tuple[float, ...] = (0.25, 0.75)
-    decay: tuple[float, ...] = (3e-4, 3e-2)
-    seeds: int = 6
-    masks: int = 1  # modules of each network that get a mask
-    mask_steps: int = 300
-    window: float = 0.05  # how far apart seen scores may lie
-    networks: int = 20  # wanted of every shape
-    rows: int = 512
+from recombine.studies._anatomy import (
+    GENERALIZATION,
+    MEASURES,
+    MODULARITY,
+    SAID,
+    Grid,
+    alike,
+    compared,
+    enough,
+    networks,
+    together,
+)
 
 
 class Anatomy(Study):
@@ -67,8 +58,11 @@ class Anatomy(Study):
     )
     cost = "quick: 45 s on two CPU cores; standard: 5 min on one H200 (estimated)"
     not_shown = (
-        "Causes: networks of one teacher are compared, and what its shape, held-out share and "
-        "weight decay explain is taken out; what is left still only goes together.",
+        "Causes: networks of one shape, one teacher and the same held-out combinations are "
+        "compared, and what weight decay explains is taken out; what is left still only goes "
+        "together.",
+        "What makes one teacher, or one choice of combinations, easier than another: it is the "
+        "same for all that are compared.",
         "Other families and models: these are MLPs that learn from hyperteachers.",
     )
     presets: ClassVar = {
@@ -100,6 +94,7 @@ class Anatomy(Study):
                             seed=seed, instruments=instruments, shape=shape, decay=decay,
                             part="network",
                         )  # fmt: skip
+                        network = begun_apart(network)
                         found += [network, *masks(grid, network)]
         return found
 
@@ -112,25 +107,20 @@ class Anatomy(Study):
             *(
                 Claim(f"{measure} goes with generalization",
                       f"Among these, {SAID[measure]} correlates with the score on unseen "
-                      "combinations (ranks), among students of one teacher, given shape, seen "
-                      "score, held-out share and weight decay",
+                      "combinations (ranks), within networks of one shape, one teacher and the "
+                      "same held-out combinations, given seen score and weight decay",
                       together(grid, measure, GENERALIZATION), above=0.0)
                 for measure in SAID
             ),
             Claim("whole units, modular weights",
                   "Concordance of units correlates with modularity of weights by at least .4, "
-                  "given the same",
-                  together(grid, "concordance", "modularity"), at_least=0.4),
+                  "within and given the same",
+                  together(grid, "concordance", MODULARITY), at_least=0.4),
         ]  # fmt: skip
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
-        rows = [row for shape in grid.shape for row in alike(results, grid, shape)]
-        if len(rows) < FEWEST:
-            return [Section("Nothing to show yet", f"{len(rows)} networks have like seen scores.")]
-        try:
-            table, maps = every_pair(grid, results)
-        except NotTested as why:
-            return [Section("Nothing to show yet", str(why))]
+        if not any(alike(results, grid, shape) for shape in grid.shape):
+            return [Section("Nothing to show yet", "No network is finished.")]
         points = [
             Points(f"held-out {share:g}", *columns_of(results, grid, "decodability", share))
             for share in grid.held_out
@@ -145,11 +135,7 @@ class Anatomy(Study):
             "Lowest and highest.",
         )  # fmt: skip
         return [
-            Section("Everything against everything",
-                    "Rank correlations over networks of like seen score, among students of one "
-                    "teacher, given shape, seen score, held-out share and weight decay. All "
-                    "measures point the same way: more is what has been said to be good. "
-                    + words(), figures=[maps], tables=[table]),
+            pairs_section(grid, results),
             Section("The networks", "", figures=[
                 scatter("Unseen score by decodability", "decodability", "unseen R²", points)],
                 tables=[counts]),
@@ -162,6 +148,18 @@ def sizes_of(shape: str) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
         raise InvalidRequest(f"shape={shape}: expected width x depth, such as 64x2")
     return int(parts[0]), int(parts[1])
+
+
+def begun_apart(network: Cell) -> Cell:
+    """The same network with first weights and training data that no other of its seed has.
+
+    Networks of one teacher and support would otherwise differ by their weight decay alone, which
+    is taken out, and little would be left to compare.
+    """
+    learner, labels = cast(Supervised, network.learner), network.labels
+    own = host_seed(labels["seed"], f"anatomy/{labels['held_out']}/{labels['decay']}") % 2**31
+    seeds = replace(learner.seeds, init=own, train=own)
+    return replace(network, learner=replace(learner, seeds=seeds))
 
 
 def masks(grid: Grid, network: Cell) -> list[Cell]:
@@ -177,143 +175,54 @@ def masks(grid: Grid, network: Cell) -> list[Cell]:
     ]  # fmt: skip
 
 
-Number = Callable[[Row, Results], float]
-
-
-def _modularity(row: Row, results: Results) -> float:
-    """How much more ablating a module's mask hurts that module than ablating other weights does."""
-    mine = results.where(
-        part="mask", **{k: row.labels[k] for k in ("shape", "held_out", "decay", "seed")}
-    )
-    found = [
-        mask.value("subnetworks", "ablation_raw", "random")
-        - mask.value("subnetworks", "ablation_raw")
-        for mask in mine
-        if "subnetworks" in mask.readings
-    ]
-    return float(np.mean(found)) if found else float("nan")
-
-
-MEASURES: dict[str, Number] = {
-    GENERALIZATION: lambda row, _: base.unseen(row),
-    "decodability": lambda row, _: row.value(
-        "decodability", last_hidden(row.readings["decodability"].values)
-    ),
-    "erasure": lambda row, _: row.value("erasure", "beyond_random"),
-    "modularity": _modularity,
-    "concordance": lambda row, _: row.value("fracture", "concordance"),
-    "purity": lambda row, _: row.value("fracture", "disentanglement"),
-    "selectivity": lambda row, _: row.value("fracture", "selectivity"),
-}
-SAID = {
-    "decodability": "linear decodability of the task in the deepest hidden layer",
-    "erasure": "the harm that erasing a module's subspace does to it alone",
-    "modularity": "the harm that ablating a module's subnetwork does to it alone",
-    "concordance": "how alike units answer to a module in different company",
-    "purity": "how far units tell of single modules",
-    "selectivity": "how far single weights change single modules",
-}
-
-
 def words() -> str:
     """What each measure is, in a sentence."""
     return "; ".join(f"{name}: {said}" for name, said in SAID.items()).capitalize() + "."
 
 
-def networks(results: Results, shape: str) -> Results:
-    rows = results.where(part="network", shape=shape)
-    return Results([row for row in rows if not row.diverged and "fracture" in row.readings])
+def pairs_section(grid: Grid, results: Results) -> Section:
+    """All pairs of measures, or why none can be compared."""
+    found: dict[tuple[str, str], Interval] = {}
+    reasons: dict[str, list[str]] = {}
+    for first, second in combinations(MEASURES, 2):
+        try:
+            found[first, second] = compared(grid, results, first, second).correlation()
+        except NotTested as why:
+            reasons.setdefault(str(why), []).append(f"{first} and {second}")
+    title = "Everything against everything"
+    if not found:
+        return Section(title, " ".join(reasons))
+    table, figure = every_pair(found)
+    missing = [f"Not compared: {', '.join(pairs)}. {why}" for why, pairs in reasons.items()]
+    return Section(
+        title,
+        "Rank correlations over networks of like seen score, within networks of one shape, one "
+        "teacher and the same held-out combinations, given seen score and weight decay. All "
+        "measures point the same way: more is what has been said to be good. "
+        + " ".join([words(), *missing]),
+        figures=[figure], tables=[table],
+    )  # fmt: skip
 
 
-def alike(results: Results, grid: Grid, shape: str) -> list[Row]:
-    """The most networks of a shape whose seen scores lie within the window of each other."""
-    rows = sorted(networks(results, shape), key=base.seen)
-    scores = np.asarray([base.seen(row) for row in rows])
-    if not len(rows):
-        return []
-    ends = np.searchsorted(scores, scores + grid.window, side="right")
-    # Of windows with equally many the one of the highest scores.
-    first = max(range(len(rows)), key=lambda n: (ends[n] - n, n))
-    return rows[first : ends[first]]
-
-
-def enough(grid: Grid) -> Callable[[Results], Evidence]:
-    def measure(results: Results) -> Evidence:
-        found = [len(alike(results, grid, shape)) / grid.networks for shape in grid.shape]
-        note = ", ".join(
-            f"{shape}: {round(n * grid.networks)}"
-            for shape, n in zip(grid.shape, found, strict=True)
-        )
-        if len(found) < 2:
-            raise NotTested(f"One shape alone ({note}).")
-        # A count, not an estimate: it has no interval.
-        least = min(found)
-        count = int(sum(found) * grid.networks)
-        return Evidence.of_interval(
-            lambda level: Interval(least, least, least, count, "count", level), note
-        )
-
-    return measure
-
-
-def gathered(
-    grid: Grid, results: Results, first: str, second: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
-    """Two measures over networks of like seen score, what is given, and their seeds."""
-    rows = [row for shape in grid.shape for row in alike(results, grid, shape)]
-    x, y = (np.asarray([MEASURES[m](row, results) for row in rows]) for m in (first, second))
-    whole = np.isfinite(x) & np.isfinite(y)
-    rows = [row for row, keep in zip(rows, whole, strict=True) if keep]
-    if len(rows) < FEWEST:
-        raise NotTested(
-            f"{len(rows)} networks have like seen scores and both readings; {FEWEST} are needed."
-        )
-    settings = [tuple(row.labels[k] for k in ("shape", "held_out", "decay")) for row in rows]
-    known = sorted(set(settings))
-    given = [
-        [base.seen(row), *(float(own == one) for one in known[1:])]
-        for row, own in zip(rows, settings, strict=True)
-    ]
-    # Ranks: a score that an ablation ruins can fall far below zero.
-    x, y = (stats.rankdata(values[whole]) for values in (x, y))
-    return x, y, np.asarray(given), [row.labels["seed"] for row in rows]
-
-
-def together(grid: Grid, first: str, second: str) -> Callable[[Results], Evidence]:
-    def measure(results: Results) -> Evidence:
-        x, y, given, seeds = gathered(grid, results, first, second)
-        return Evidence.of_interval(
-            lambda level: within_group_correlation(
-                x, y, seeds, given=given, cluster=seeds, level=level
-            ),
-            f"{len(x)} networks.",
-        )
-
-    return measure
-
-
-def every_pair(grid: Grid, results: Results):
+def every_pair(found: dict[tuple[str, str], Interval]) -> tuple[Table, Figure]:
     """The table of all pairs, Holm-adjusted, and the same as a map."""
-    pairs, found = list(combinations(MEASURES, 2)), []
-    for first, second in pairs:
-        x, y, given, seeds = gathered(grid, results, first, second)
-        found.append(within_group_correlation(x, y, seeds, given=given, cluster=seeds))
-    adjusted = holm([p_value_against(interval, 0.0) for interval in found])
+    adjusted = holm([p_value_against(interval, 0.0) for interval in found.values()])
     table = Table(
         "All pairs", ["", "", "partial correlation", "95 % interval", "p, adjusted (Holm)"],
         [
             [first, second, interval.estimate, f"[{interval.low:.2f}, {interval.high:.2f}]", p]
-            for (first, second), interval, p in zip(pairs, found, adjusted.p, strict=True)
+            for ((first, second), interval), p in zip(found.items(), adjusted.p, strict=True)
         ],
     )  # fmt: skip
     names = list(MEASURES)
     values: list[list[float | None]] = [[None] * len(names) for _ in names]
-    for (first, second), interval in zip(pairs, found, strict=True):
+    for (first, second), interval in found.items():
         a, b = names.index(first), names.index(second)
         values[a][b] = values[b][a] = interval.estimate
-    maps = heat_maps("Partial correlations", [Map("", names, names, values)],
-                     value_label="correlation", scale=(-1.0, 1.0), missing="the same")  # fmt: skip
-    return table, maps
+    figure = heat_maps("Partial correlations", [Map("", names, names, values)],
+                       value_label="correlation", scale=(-1.0, 1.0),
+                       missing="the same, or not compared")  # fmt: skip
+    return table, figure
 
 
 def columns_of(
