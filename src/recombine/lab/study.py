@@ -57,6 +57,8 @@ class Row:
         reading = self.readings.get(instrument)
         if reading is None:
             return float("nan")
+        if control is not None and control not in reading.controls:
+            raise unknown("control", control, reading.controls)
         numbers = reading.values if control is None else reading.controls[control]
         return numbers.get(name, float("nan"))
 

@@ -77,7 +77,8 @@ TASKS: dict[str, Task] = {
     "subsequence": Task("subsequence", {f"length-{n}": MORE for n in (6, 7, 8)}, {"longer": 3},
                         {"train_length": 4, "longer": 4, **FEW_TESTED}),
     "zebra": Task("zebra", {"houses": MORE, "attributes": MORE, "both": MORE},
-                  {"steps": True, "attributes": 2, "train_items": 40_000},
+                  {"steps": True, "attributes": 2, "clues": ("at", "same", "left"),
+                   "train_items": 40_000},
                   FEW, row=256, vocabulary=1_024, judged="answer"),
 }  # fmt: skip
 
