@@ -172,11 +172,46 @@ def test_others_share_with_the_target_what_their_kind_of_search_says(kind):
         shared = {(c == target[0], s == target[1]) for c, s in others}
         others_seen |= shared
         if SEARCHES[kind] == "conjunctive":
-            assert len(others) <= 2 and shared <= {(True, False), (False, True)}
+            assert len(others) == len(shared)  # one other colour and one other shape
         else:
             assert shared == {(False, True)}
             assert len(others) == 1 or SEARCHES[kind] == "palette"
-    assert len(others_seen) == (2 if SEARCHES[kind] == "conjunctive" else 1)
+    assert len(others_seen) == (3 if SEARCHES[kind] == "conjunctive" else 1)
+
+
+def best_from_counts(family, items):
+    """The share right of the best answers that follow from the question and the numbers of objects
+    of each colour and of each shape: in every group of items alike in these, the commoner one."""
+    groups = {}
+    for item, answer in enumerate(items.answer):
+        real = items.scene.there[item]
+        counts = (np.bincount(part[item][real], minlength=most).tobytes() for part, most in (
+            (items.scene.colour, family.colours), (items.scene.shape, family.shapes),
+        ))  # fmt: skip
+        groups.setdefault((*counts, items.question[item].tobytes()), []).append(bool(answer))
+    return sum(max(sum(g), len(g) - sum(g)) for g in groups.values()) / len(items.answer)
+
+
+@settings(max_examples=15)
+@given(st.sampled_from([2, 5, 12]), st.booleans(), st.integers(0, 2**31))
+def test_no_numbers_of_single_features_tell_in_conjunctive_search(objects, unseen, seed):
+    items = drawn(CROWD, "search", seed, sizes=(objects,), unseen=unseen, kind=0)
+    assert best_from_counts(CROWD, items) == 0.5
+    by_colour = drawn(CROWD, "search", seed, sizes=(objects,), unseen=unseen, kind=1)
+    assert best_from_counts(CROWD, by_colour) == 1
+
+
+def test_a_mixed_batch_of_search_asks_the_same_with_the_target_and_without():
+    items = drawn(CROWD, "search", sizes=(2, 7))
+    half, kinds = COUNT // 2, set()
+    for one in range(half):
+        pair = things(items.scene, one), things(items.scene, one + half)
+        target = asked(CROWD, items, one)
+        assert target == asked(CROWD, items, one + half)
+        assert len(pair[0]) == len(pair[1]) and len(pair[0]) in (2, 7)
+        assert pair[0].count(target) == 1 and pair[1].count(target) == 0
+        kinds.add(any(c == target[0] for c, _ in pair[1]))
+    assert kinds == {False, True}  # by colour, and for a conjunction
 
 
 @settings(max_examples=15)
@@ -235,3 +270,25 @@ def test_the_foreground_ari_is_that_of_scikit_learn_on_the_pixels_of_objects(see
     front = objects > 0
     expected = adjusted_rand_score(objects[front], found[front])
     assert float(foreground_ari(objects, found, parts)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_foreground_ari_counts_every_object_it_is_told_of_and_refuses_others():
+    rng = np.random.default_rng(0)
+    objects = rng.integers(0, 6, (2, 20, 20))
+    found = np.where(objects > 3, rng.integers(0, 6, objects.shape), objects)
+    expected = [adjusted_rand_score(o[o > 0], f[o > 0])
+                for o, f in zip(objects, found, strict=True)]  # fmt: skip
+    assert foreground_ari(objects, found, 6, pieces=5) == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(InvalidRequest, match=r"objects holds 5, .*: use pieces=5 or more"):
+        foreground_ari(objects, found, 6)
+    with pytest.raises(InvalidRequest, match=r"found holds 5, .*: use parts=6 or more"):
+        foreground_ari(objects, found, 5, pieces=5)
+    with pytest.raises(InvalidRequest, match="objects holds -1: expected numbers from 0"):
+        foreground_ari(objects - 1, found, 6, pieces=5)
+
+
+def test_numbers_that_a_compiled_program_cannot_refuse_give_no_index():
+    objects = np.stack([np.arange(16).reshape(4, 4) % 4, np.arange(16).reshape(4, 4) % 5])
+    compiled = jax.jit(foreground_ari, static_argnums=2)
+    np.testing.assert_array_equal(compiled(objects, objects, 5), [1, np.nan])
+    np.testing.assert_array_equal(compiled(objects[:1], objects[:1], 2), [np.nan])

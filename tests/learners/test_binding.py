@@ -16,6 +16,7 @@ from scipy.special import log_softmax, softmax
 from recombine.errors import InvalidRequest
 from recombine.families.objects import Objects, Scene, Tetrominoes
 from recombine.lab.engine import Population
+from recombine.lab.identity import canonical, node_id, revive
 from recombine.learners import Binding, Segregation, check_learner
 from recombine.learners._matching import cheapest, counted, decided, found_in, set_loss
 from recombine.models.binding import BagNet, ConvNet, SlotNet
@@ -196,6 +197,17 @@ def test_seeds_of_content_decide_what_is_held_out_and_share_a_program():
     assert other.program() == SMALL.program()
     tables = [one.prepare({}).member["trained"] for one in (SMALL, other)]
     assert not np.array_equal(*tables)
+
+
+def test_search_with_other_scenes_is_another_request_and_all_else_keeps_its_name():
+    versions = {name: canonical(learner)["version"] for name, learner in LEARNERS.items()}
+    assert {name for name, version in versions.items() if version != 1} == {"search"}
+    # Named before search changed; networks that were trained then still count.
+    assert node_id(Binding()) == "3e8e8b78af89b2666a939d77"
+    assert node_id(REPORT) == "e92e451e7b3bebb9a2759dd4"
+    assert revive(canonical(SEARCH)) == SEARCH
+    with pytest.raises(InvalidRequest, match="stored as version 1, this release has version 2"):
+        revive(canonical(SEARCH) | {"version": 1})
 
 
 @pytest.mark.parametrize(

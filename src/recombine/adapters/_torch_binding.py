@@ -32,7 +32,8 @@ class Scenes:
     The module is called as `observe(module, images, questions)`: images (item, 3, side, side)
     from 0 to 1, and questions that name a colour and a shape, each one-hot. It answers with a log
     odds of yes for each item, or with one of no and one of yes. `family.trained(seeds.content)`
-    are the pairs that training may have shown; `objects` how many objects scenes have.
+    are the pairs that training may have shown; `objects` how many objects scenes have. Of search,
+    two kinds are about a colour alone, to compare with the one that needs the binding.
     """
 
     family: Objects = field(default_factory=lambda: Objects(side=24, most_objects=2))

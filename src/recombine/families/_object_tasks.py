@@ -45,15 +45,12 @@ def _sizes(key: PRNGKeyArray, sizes: Int[Array, "size"], count: int) -> Int[Arra
 
 
 def _four(
-    family: Objects, trained: Trained, key: PRNGKeyArray, count: int, unseen: bool, *, whole: bool
+    family: Objects, trained: Trained, key: PRNGKeyArray, count: int, unseen: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Two colours a, b and two shapes x, y: (a, x) is asked about, the others are trained pairs;
-    (b, y) is shown only where the `whole` rectangle is."""
+    """Two colours a, b and two shapes x, y: (a, x) is asked about, the others are trained pairs."""
     fours = jnp.asarray(corners(family.colours, family.shapes))
     a, b, x, y = fours.T
-    allowed = trained[a, y] & trained[b, x] & (trained[a, x] != unseen)
-    if whole:
-        allowed = allowed & trained[b, y]
+    allowed = trained[a, y] & trained[b, x] & trained[b, y] & (trained[a, x] != unseen)
     chosen = fours[among(key, allowed, count)]
     return chosen[:, 0], chosen[:, 1], chosen[:, 2], chosen[:, 3]
 
@@ -77,7 +74,7 @@ def swap(
     """
     four_key, other_key, size_key = jax.random.split(key, 3)
     half, more = count // 2, family.most_objects - 2
-    a, b, x, y = _four(family, trained, four_key, half, unseen, whole=True)
+    a, b, x, y = _four(family, trained, four_key, half, unseen)
     colours, shapes = jnp.arange(family.colours), jnp.arange(family.shapes)
     on_colour = (colours == a[:, None]) | (colours == b[:, None])
     on_shape = (shapes == x[:, None]) | (shapes == y[:, None])
@@ -117,25 +114,37 @@ def search(
     family: Objects, trained: Trained, key: PRNGKeyArray, count: int, sizes: Int[Array, "size"],
     unseen: bool, kind: int | Int[Array, ""] | None,
 ) -> tuple[Scene, Array, Array]:  # fmt: skip
-    """Is the target (a, x) among n objects? In the first half of the items it is.
+    """Is the target (a, x) among n objects? Pairs of scenes, with it and without: item i and item
+    i + count / 2.
 
-    Conjunctive: all others are (a, y) or (b, x), so that neither feature alone tells. Disjunctive:
-    all others are (b, x), so that a colour is enough. Palette: the same with a colour of its own
-    for each of the others, any but a.
+    Conjunctive: (a, x) and (b, y) in the one are (a, y) and (b, x) in the other, among the same
+    others, any of (a, y), (b, x) and (b, y). Both have as many objects of each colour and of each
+    shape, so that who knows all these numbers and no binding answers by chance. Disjunctive: all
+    others are (b, x), so that a colour is enough. Palette: the same with others of any colours but
+    a, drawn one by one, so that colours repeat among many.
     """
-    four_key, coin_key, colour_key, size_key, kind_key = jax.random.split(key, 5)
-    a, b, x, y = _four(family, trained, four_key, count, unseen, whole=False)
-    most = family.most_objects
-    kinds = jax.random.randint(kind_key, (count, 1), 0, len(SEARCHES)) if kind is None else kind
-    same_colour = jax.random.bernoulli(coin_key, 0.5, (count, most)) & (kinds == 0)
-    partners = trained.T[x] & (jnp.arange(family.colours) != a[:, None])
+    four_key, other_key, colour_key, size_key, kind_key = jax.random.split(key, 5)
+    half, most = count // 2, family.most_objects
+    a, b, x, y = (part[:, None] for part in _four(family, trained, four_key, half, unseen))
+    if kind is None:
+        kinds = jax.random.randint(kind_key, (half, 1), 0, len(SEARCHES))
+    else:
+        kinds = jnp.broadcast_to(kind, (half, 1))
+    place = jnp.arange(most)
+    # Of others in conjunctive search: 0 is (a, y), 1 is (b, x), 2 is (b, y).
+    without = jnp.where(place < 2, place, jax.random.randint(other_key, (half, most), 0, 3))
+    other = jnp.concatenate([jnp.where(place == 1, 2, without), without])
+    partners = trained.T[x[:, 0]] & (jnp.arange(family.colours) != a)
     mixed = among(colour_key, partners, most)
-    colour = jnp.where(kinds == 2, mixed, jnp.where(same_colour, a[:, None], b[:, None]))
-    shape = jnp.where(same_colour, y[:, None], x[:, None])
-    answer = jnp.arange(count) < count // 2
-    target = answer[:, None] & (jnp.arange(most) == 0)
-    there = jnp.arange(most) < _sizes(size_key, sizes, count)
-    scene = Scene(
-        jnp.where(target, a[:, None], colour), jnp.where(target, x[:, None], shape), there
+    there = place < _sizes(size_key, sizes, half)
+    a, b, x, y, kinds, mixed, there = (
+        jnp.concatenate([part, part]) for part in (a, b, x, y, kinds, mixed, there)
     )
-    return scene, _question(family, a, x), answer
+    bound = kinds == SEARCHES.index("conjunctive")
+    by_colour = jnp.where(kinds == SEARCHES.index("palette"), mixed, b)
+    colour = jnp.where(bound, jnp.where(other == 0, a, b), by_colour)
+    shape = jnp.where(bound & (other != 1), y, x)
+    answer = jnp.arange(2 * half) < half
+    target = answer[:, None] & (place == 0)
+    scene = Scene(jnp.where(target, a, colour), jnp.where(target, x, shape), there)
+    return scene, _question(family, a[:, 0], x[:, 0]), answer

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import InvalidRequest
@@ -83,7 +84,7 @@ class Objects:
             raise InvalidRequest(
                 f"most_objects={self.most_objects} is too crowded for side={self.side}: objects "
                 f"stand in {self.cells} x {self.cells} cells of at least {GLYPH} pixels; use "
-                f"side={self.cells * GLYPH}, or most_objects={(self.side // GLYPH) ** 2} or less"
+                f"side={self.least_side}, or most_objects={self.most_that_fit} or less"
             )
         if not isinstance(self.held_out, int | float) or not 0 <= self.held_out < 1:
             raise InvalidRequest(f"held_out={self.held_out!r}: expected a share from 0 to below 1")
@@ -107,6 +108,16 @@ class Objects:
     def cells(self) -> int:
         """Cells along a side."""
         return math.isqrt(self.most_objects - 1) + 1
+
+    @property
+    def least_side(self) -> int:
+        """Pixels along a side that `most_objects` need."""
+        return self.cells * GLYPH
+
+    @property
+    def most_that_fit(self) -> int:
+        """How many objects have room on so many pixels."""
+        return (self.side // GLYPH) ** 2
 
     @property
     def cell(self) -> int:
@@ -255,17 +266,25 @@ class Tetrominoes:
 
 
 def foreground_ari(
-    objects: Int[Array, "*batch side side"], found: Int[Array, "*batch side side"], parts: int
-) -> Float[Array, "*batch"]:
+    objects: Int[Array, "*batch side side"], found: Int[Array, "*batch side side"], parts: int,
+    pieces: int = PIECES,
+) -> Float[Array, "*batch"]:  # fmt: skip
     """The adjusted Rand index of two partitions of the pixels that belong to objects.
 
     (Σ C(n_ij, 2) - E) / (½ (Σ C(a_i, 2) + Σ C(b_j, 2)) - E) for the counts n_ij of pixels of
     object i in part j, with E = Σ C(a_i, 2) Σ C(b_j, 2) / C(n, 2). Source: Hubert and Arabie,
-    "Comparing partitions" (1985). `found` has numbers from 0 to below `parts`.
+    "Comparing partitions" (1985). `objects` has numbers from 0, the background, to `pieces`, and
+    `found` from 0 to below `parts`. Others are refused; within a compiled program, where nobody
+    can look at them, they make the index of their picture NaN.
     """
+    if not isinstance(objects, Tracer):
+        _check_numbers("objects", objects, "pieces", pieces)
+    if not isinstance(found, Tracer):
+        _check_numbers("found", found, "parts", parts, more=1)
     flat = (*objects.shape[:-2], -1)
-    true = jax.nn.one_hot(objects.reshape(flat) - 1, PIECES)  # background has no row
+    true = jax.nn.one_hot(objects.reshape(flat) - 1, pieces)  # background has no row
     part = jax.nn.one_hot(found.reshape(flat), parts)
+    known = (objects >= 0) & (objects <= pieces) & (found >= 0) & (found < parts)
     counts = jnp.einsum("...pi,...pj->...ij", true, part, precision="highest")
     pairs = lambda n: n * (n - 1) / 2  # noqa: E731
     both = jnp.sum(pairs(counts), axis=(-2, -1))
@@ -273,4 +292,20 @@ def foreground_ari(
     expected = rows * columns / jnp.maximum(pairs(jnp.sum(counts, axis=(-2, -1))), 1)
     spread = (rows + columns) / 2 - expected
     # Nothing to tell apart in either partition: they agree.
-    return jnp.where(spread > 0, (both - expected) / jnp.where(spread > 0, spread, 1), 1.0)
+    index = jnp.where(spread > 0, (both - expected) / jnp.where(spread > 0, spread, 1), 1.0)
+    return jnp.where(jnp.all(known, axis=(-2, -1)), index, jnp.nan)
+
+
+def _check_numbers(name: str, given: Any, limit: str, value: int, *, more: int = 0) -> None:
+    """Refuses numbers of pixels that have no row: they would be left out of the count."""
+    numbers = np.asarray(given)
+    if not numbers.size:
+        return
+    least, most = int(numbers.min()), int(numbers.max())
+    if least < 0:
+        raise InvalidRequest(f"{name} holds {least}: expected numbers from 0")
+    if most + more > value:
+        raise InvalidRequest(
+            f"{name} holds {most}, which {limit}={value} leaves no place for: use "
+            f"{limit}={most + more} or more"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ from recombine.trees import named
 
 SUPERVISIONS = ("answer", "set")
 LARGEST = float(np.finfo(np.float32).max)
+# Since 2, a search shows as many objects of each colour and shape with its target as without.
+VERSIONS = {"swap": 1, "report": 1, "search": 2}
 
 
 @dataclass(frozen=True)
@@ -150,14 +152,12 @@ class Binding(Learner):
 
     "swap": is this colour on this shape? In half of the scenes it is, and the others show the same
     features bound differently. "report": all colours and shapes, object by object, as a set.
-    "search": is this target among many others that share one feature with it, or more simply
-    differ in colour? Training shows scenes with any of `objects` objects, and never a held-out
+    "search": is this target among many others, of its colour or its shape, or more simply of other
+    colours? Training shows scenes with any of `objects` objects, and never a held-out
     pair. With supervision by "answer" the network is told the answers to its questions; by "set" it
     is told all objects of each scene, as in a report, and its answers follow from what it reports.
     The learning rate rises over `warmup` steps and falls to zero along half a cosine.
     """
-
-    version: ClassVar[int] = 1
 
     family: Objects = field(default_factory=lambda: Objects(side=24, most_objects=2))
     model: SeerModel = field(default_factory=ConvNet)
@@ -172,6 +172,11 @@ class Binding(Learner):
     warmup: int = 100
     evaluation_every: int = 500
     evaluation_images: int = 512
+
+    @property
+    def version(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the scenes a task shows: other ones are another request, for this task alone."""
+        return VERSIONS.get(self.task, 1)
 
     @property
     def steps(self) -> int:

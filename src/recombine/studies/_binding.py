@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from recombine.lab.statistics import matched
+from recombine.lab.statistics import matched, mean_interval
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 
@@ -15,9 +15,18 @@ BAG, CONV, SLOTS, CHANNELS = "bag", "conv", "slots", "channels"
 NAMES = {BAG: "bag of features", CONV: "plain convolution", SLOTS: "slots",
          CHANNELS: "channels for slots"}  # fmt: skip
 LEARNT = base.SEEN_FLOOR
+CHANCE = 0.5
+ROOM = 0.65  # of search by colour: from less, one cannot fall by .15 and stay above chance
 Number = Callable[[Row], float]
 Measure = Callable[[Results], Evidence]
 Who = tuple[str, Mapping[str, Any]]  # a model and further labels
+
+
+class Condition(NamedTuple):
+    """What a network must do to speak for a claim, and what is said of those that do not."""
+
+    holds: Callable[[Row], bool]
+    otherwise: str
 
 
 def seen(row: Row) -> float:
@@ -112,11 +121,28 @@ def learnt(row: Row) -> bool:
     return bool(scores) and scores[min(scores)] >= LEARNT
 
 
+def binds_among(few: int) -> Condition:
+    """Who guesses at conjunctions among the fewest objects has nothing to lose among more."""
+    return Condition(
+        lambda row: found("conjunctive", few)(row) >= LEARNT,
+        f"below {LEARNT:g} in conjunctive search among {few} objects",
+    )
+
+
+def finds_among(many: int, least: float) -> Condition:
+    """Who does not even find by colour among the most objects is at the floor in all search."""
+    return Condition(
+        lambda row: found("disjunctive", many)(row) >= least,
+        f"below {least:g} in search by colour among {many} objects",
+    )
+
+
 def usable(
-    results: Results, task: str, model: str, *, able: bool = True, **labels: Any
-) -> tuple[list[Row], list[str]]:
-    """Networks with a reading that learnt their task (or all, where that is the question), and
-    which are left out."""
+    results: Results, task: str, model: str, *, able: bool = True, only: Sequence[Condition] = (),
+    **labels: Any,
+) -> tuple[list[Row], list[str]]:  # fmt: skip
+    """Networks with a reading that learnt their task (or all, where that is the question) and
+    meet all conditions, and which are left out."""
     name = "segregation" if task == "segregation" else "binding"
     everyone = [row for row in results.where(task=task, model=model, **labels)
                 if name in row.readings]  # fmt: skip
@@ -127,15 +153,21 @@ def usable(
         words.append(f"{len(whole) - len(kept)} undertrained")
     if len(whole) < len(everyone):
         words.append(f"{len(everyone) - len(whole)} diverged")
+    for condition in only:
+        left = [row for row in kept if condition.holds(row)]
+        if len(left) < len(kept):
+            words.append(f"{len(kept) - len(left)} {condition.otherwise}")
+        kept = left
     return kept, words
 
 
 def numbers(
-    results: Results, task: str, model: str, number: Number, *, able: bool = True, **labels: Any
-) -> tuple[dict[int, float], str]:
+    results: Results, task: str, model: str, number: Number, *, able: bool = True,
+    only: Sequence[Condition] = (), **labels: Any,
+) -> tuple[dict[int, float], str]:  # fmt: skip
     """For each seed the mean over its networks, and a note of what is left out."""
     base.require_labels(results, task=task, model=model, **labels)
-    rows, words = usable(results, task, model, able=able, **labels)
+    rows, words = usable(results, task, model, able=able, only=only, **labels)
     seeds: dict[int, list[float]] = {}
     for row in rows:
         if np.isfinite(value := number(row)):
@@ -146,11 +178,14 @@ def numbers(
     return found, f"Left out: {', '.join(words)}." if words else ""
 
 
-def mean(task: str, model: str, number: Number, *, able: bool = True, **labels: Any) -> Measure:
+def mean(
+    task: str, model: str, number: Number, *, able: bool = True, only: Sequence[Condition] = (),
+    **labels: Any,
+) -> Measure:  # fmt: skip
     """The mean over seeds."""
 
     def measure(results: Results) -> Evidence:
-        values, note = numbers(results, task, model, number, able=able, **labels)
+        values, note = numbers(results, task, model, number, able=able, only=only, **labels)
         if len(values) < 2:
             raise NotTested(f"Needs two seeds of {NAMES[model]}. {note}".strip())
         return Evidence.of_values(list(values.values()), note)
@@ -159,14 +194,19 @@ def mean(task: str, model: str, number: Number, *, able: bool = True, **labels: 
 
 
 def combined(
-    task: str, first: Who, second: Who, number: Number, of: Callable[[float, float], float]
-) -> Measure:
-    """A number made of two networks' numbers, for each seed that has both."""
+    task: str, first: Who, second: Who, number: Number, of: Callable[[float, float], float], *,
+    only: Mapping[str, Sequence[Condition]] | None = None,
+) -> Measure:  # fmt: skip
+    """A number made of two networks' numbers, for each seed that has both; `only` are conditions
+    by model."""
+    conditions = only or {}
 
     def measure(results: Results) -> Evidence:
         both, notes = [], []
         for model, labels in (first, second):
-            values, note = numbers(results, task, model, number, **labels)
+            values, note = numbers(
+                results, task, model, number, only=conditions.get(model, ()), **labels
+            )
             both.append(values)
             notes += [f"{NAMES[model].capitalize()}: {note}"] if note else []
         seeds = sorted(both[0].keys() & both[1].keys())
@@ -187,6 +227,32 @@ def against_double(task: str, first: str, second: str, number: Number) -> Measur
     return combined(task, (first, {}), (second, {}), number, lambda a, b: a - 2 * b)
 
 
-def half_as_fast(task: str, first: str, second: str, number: Number) -> Measure:
+def half_as_fast(
+    task: str, first: str, second: str, number: Number, only: Mapping[str, Sequence[Condition]]
+) -> Measure:
     """The second minus half the first: at most zero where it is at most half as much."""
-    return combined(task, (first, {}), (second, {}), number, lambda a, b: b - a / 2)
+    return combined(task, (first, {}), (second, {}), number, lambda a, b: b - a / 2, only=only)
+
+
+def where_above(
+    measure: Measure, task: str, model: str, number: Number, bound: float, what: str, *,
+    only: Sequence[Condition] = (),
+) -> Measure:  # fmt: skip
+    """A measure that speaks only where some number of a network is clearly above a bound.
+
+    Without it, twice nothing would be as much as nothing, and half of no loss no loss: claims
+    about multiples would hold where nothing happens.
+    """
+
+    def checked(results: Results) -> Evidence:
+        values, note = numbers(results, task, model, number, only=only)
+        if len(values) > 1:  # with fewer, the measure says what it needs
+            interval = mean_interval(list(values.values()))
+            if not interval.low > bound:
+                raise NotTested(
+                    f"{what} is {interval.estimate:.3g} [{interval.low:.3g}, {interval.high:.3g}], "
+                    f"not clearly above {bound:g}. {note}".strip()
+                )
+        return measure(results)
+
+    return checked

@@ -27,10 +27,10 @@ def questions(grid: Any, tasks: Sequence[str]) -> Section:
     strips = [strip for task in tasks for strip in scenes(grid, task)]
     return Section(
         "What is asked",
-        "Scenes as the networks see them, with the right answer below each. In a swap both "
-        "pictures hold the same colours and the same shapes, so that only which is on which "
-        "tells them apart. Search by colour needs one feature; in search for a conjunction all "
-        "others share one of the target's two features.",
+        "Scenes as the networks see them, with the right answer below each. In a swap and in "
+        "conjunctive search both pictures hold as many objects of each colour and of each shape, "
+        "so that only which is on which tells them apart. Disjunctive search and search in a "
+        "palette need the colour alone.",
         galleries=[Gallery("Scenes", strips)],
     )
 
@@ -57,7 +57,7 @@ def scenes(grid: Any, task: str) -> list[Strip]:
                     for one in zip(*shown, strict=True)]  # fmt: skip
             found.append(Strip(f"Report: {' | '.join(told)}", beside(asked.images[:2]), [True] * 2))
             continue
-        # The first half of the items has a yes; in a swap the other half asks the same again.
+        # The first half of the items has a yes; the other half asks the same again.
         chosen = [0, 2]
         question = np.asarray(asked.question)[chosen]
         cut = family.colours

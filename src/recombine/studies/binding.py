@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from recombine.errors import unknown
+from recombine.errors import InvalidRequest, unknown
 from recombine.families.objects import Objects
 from recombine.instruments.binding import Binding as BindingTest
 from recombine.instruments.segregation import Segregation as SegregationTest
@@ -26,7 +26,7 @@ from recombine.models.binding import BagNet, ConvNet, SeerModel, SlotNet
 from recombine.models.slots import AutoencoderModel, ChannelAutoencoder, SlotAutoencoder
 from recombine.report.document import Section
 from recombine.seeds import Seeds
-from recombine.studies import _binding as parts
+from recombine.studies import _binding_claims as claims
 from recombine.studies import _binding_report as page
 from recombine.studies._binding import BAG, CHANNELS, CONV, SLOTS
 
@@ -93,6 +93,8 @@ class BindingStudy(Study):
         "scenes or answers, and those that draw pictures again are never asked.",
         "Search beyond training apart from search: the largest sets are larger than any that was "
         "trained on.",
+        "Search as it was published, where all others share a feature with the target: there the "
+        "numbers of colours and shapes tell whether it is among them, without any binding.",
     )
     presets: ClassVar = {
         "smoke": Grid(tasks=("swap",), models=(BAG,), searchers=(BAG,),
@@ -130,8 +132,8 @@ class BindingStudy(Study):
 
     def claims(self, grid: Grid) -> list[Claim]:
         return [
-            *swap_claims(grid), *pair_claims(grid), *report_claims(), *search_claims(grid),
-            *limit_claims(grid), *segregation_claims(),
+            *claims.swaps(grid), *claims.pairs(grid), *claims.reports(), *claims.search(grid),
+            *claims.limits(grid), *claims.segregation(),
         ]  # fmt: skip
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
@@ -160,10 +162,18 @@ class BindingStudy(Study):
 def family_of(grid: Grid, task: str, held_out: float) -> Objects:
     """The scenes of a task."""
     side, most = {
-        "swap": (grid.side, 2), "report": (grid.report_side, max(grid.objects)),
-        "search": (grid.search_side, max(grid.tested)),
+        "swap": ("side", (2,)), "report": ("report_side", grid.objects),
+        "search": ("search_side", (*grid.set_size, *grid.tested)),
     }[task]  # fmt: skip
-    return Objects(side, grid.features, grid.features, most, held_out)
+    family = Objects(getattr(grid, side), grid.features, grid.features, max(most), held_out)
+    if family.side < family.least_side:
+        counts = {"report": "objects", "search": "tested and set_size"}
+        fewer = f", or {counts[task]} up to {family.most_that_fit}" if task in counts else ""
+        raise InvalidRequest(
+            f"{side}={family.side}: scenes of {family.most_objects} objects are too crowded; use "
+            f"{side}={family.least_side}{fewer if family.most_that_fit > 1 else ''}"
+        )
+    return family
 
 
 def model_of(grid: Grid, name: str, width: int, slots: int) -> SeerModel:
@@ -224,127 +234,4 @@ def segregating(grid: Grid, seed: int) -> list[Cell]:
             (SegregationTest(images=min(320, grid.items)),),
         )
         for name, model in models.items()
-    ]  # fmt: skip
-
-
-def swap_claims(grid: Grid) -> list[Claim]:
-    largest, least = max(grid.width), min(grid.held_out)
-    return [
-        Claim("swap: a bag of features guesses",
-              "Where only the binding tells, a network that pools colours and shapes apart is "
-              "right in .50 of the cases, within .03",
-              parts.mean("swap", BAG, parts.seen), at_least=0.47, at_most=0.53),
-        Claim("swap: slots bind",
-              f"Slots of width {largest} are right in at least .95 of them (trained pairs)",
-              parts.mean("swap", SLOTS, parts.seen, able=False, width=largest, held_out=least),
-              at_least=0.95),
-        Claim("swap: plain convolution binds two objects",
-              f"So is plain convolution of width {largest}: two objects are no difficulty",
-              parts.mean("swap", CONV, parts.seen, able=False, width=largest, held_out=least),
-              at_least=0.95),
-    ]  # fmt: skip
-
-
-def pair_claims(grid: Grid) -> list[Claim]:
-    """Colour-shape pairs that were never trained: does scale close the gap, does coverage?"""
-    (small, large), (least, most) = (
-        (min(values), max(values)) for values in (grid.width, grid.held_out)
-    )
-    found = []
-    for model, name in ((CONV, "convolution"), (SLOTS, "slots")):
-        narrow, wide = ({"width": w, "held_out": least} for w in (small, large))
-        if small < large:
-            found += [
-                Claim(f"held-out pairs: width closes the gap of {name}",
-                      f"The gap between trained and held-out pairs is smaller at width {large} "
-                      f"than at {small}, {least:.3g} held out",
-                      parts.paired("swap", (model, narrow), (model, wide), parts.gap), below=0.0),
-                Claim(f"held-out pairs: also at matched score, {name}",
-                      f"At width {large} more held-out pairs are right when trained pairs first "
-                      f"reach .9 than at {small}",
-                      parts.paired("swap", (model, narrow), (model, wide), parts.at_matched),
-                      above=0.0),
-            ]  # fmt: skip
-        if least < most:
-            poor = {"width": large, "held_out": most}
-            found.append(Claim(
-                f"held-out pairs: coverage closes the gap of {name}",
-                f"The gap is smaller with {least:.3g} of the pairs held out than with {most:.3g}",
-                parts.paired("swap", (model, poor), (model, wide), parts.gap), below=0.0,
-            ))  # fmt: skip
-    home = {"width": large, "held_out": least}
-    found.append(Claim(
-        "held-out pairs: slots carry over more",
-        f"At width {large}, slots are right about more held-out pairs than plain convolution",
-        # Not the gap: who learnt trained pairs less well would have a smaller one.
-        parts.paired("swap", (CONV, home), (SLOTS, home), parts.unseen), above=0.0,
-    ))  # fmt: skip
-    return found
-
-
-def report_claims() -> list[Claim]:
-    return [
-        Claim("report: the bag swaps features",
-              "A bag reports at least twice as many conjunctions of features that are there but "
-              "not together as slots do (an object; bag minus twice slots)",
-              parts.against_double("report", BAG, SLOTS, parts.conjunctions), at_least=0.0),
-        Claim("report: its errors are conjunctions",
-              "Among wrong things the share of conjunctions is at least twice that of slots (bag "
-              "minus twice slots)",
-              parts.against_double("report", BAG, SLOTS, parts.conjunction_share), at_least=0.0),
-        Claim("report: more than guessing",
-              "That share of the bag is above what guessing both features of a wrong thing gives "
-              "on the same scenes",
-              parts.mean("report", BAG, parts.beyond_guessing), above=0.0),
-    ]  # fmt: skip
-
-
-def search_claims(grid: Grid) -> list[Claim]:
-    few, many = min(grid.tested), max(grid.tested)
-    return [
-        Claim("search: conjunctions cost the bag",
-              f"Among {many} objects, a bag finds a target by its colour in at least .15 more "
-              "cases than by colour and shape together",
-              parts.mean("search", BAG, parts.interaction(many)), at_least=0.15),
-        Claim("search: more so among more objects",
-              f"That difference grows from {few} objects to {many}",
-              parts.mean("search", BAG, parts.growth), above=0.0),
-        Claim("search: slots lose half as much",
-              "The difference grows with each object at most half as fast for slots (slots minus "
-              "half the bag)",
-              parts.half_as_fast("search", BAG, SLOTS, parts.slope), at_most=0.0),
-    ]  # fmt: skip
-
-
-def limit_claims(grid: Grid) -> list[Claim]:
-    """Where plain convolution fails; a refuted one states up to where it does not."""
-    return [
-        Claim("limit: objects",
-              f"Of {max(grid.objects)} objects, plain convolution reports at most .9 right",
-              parts.mean("report", CONV, parts.reported(max(grid.objects))), at_most=0.9),
-        Claim("limit: set size",
-              f"Among {max(grid.tested)} objects, plain convolution finds at most .9 of "
-              "conjunctions",
-              parts.mean("search", CONV, parts.found("conjunctive", max(grid.tested))),
-              at_most=0.9),
-        Claim("limit: held-out pairs",
-              f"With {max(grid.held_out):.3g} of the pairs held out, plain convolution of width "
-              f"{max(grid.width)} is right about at most .9 of these",
-              parts.mean("swap", CONV, parts.unseen, width=max(grid.width),
-                         held_out=max(grid.held_out)), at_most=0.9),
-    ]  # fmt: skip
-
-
-def segregation_claims() -> list[Claim]:
-    return [
-        Claim("segregation: slots find the objects",
-              "Without labels, the parts of slots are the objects: foreground ARI of at least .90 "
-              "(the median over pictures)",
-              parts.mean("segregation", SLOTS, parts.median_ari), at_least=0.9),
-        Claim("segregation: channels do not",
-              "In a convolutional autoencoder whose channels stand for slots it is at most .50",
-              parts.mean("segregation", CHANNELS, parts.median_ari), at_most=0.5),
-        Claim("segregation: more than colour",
-              "The mean over pictures is above what sorting pixels by colour gives",
-              parts.mean("segregation", SLOTS, parts.beyond_colour), above=0.0),
     ]  # fmt: skip
