@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"recombine: error: {' '.join(str(error).split())}", file=sys.stderr)
         leave(2)
     except KeyboardInterrupt:  # before `run` listens for signals, or in another command
-        print("recombine: stopped; run the same command to continue", file=sys.stderr)
+        print("recombine: stopped; the same command can be run again", file=sys.stderr)
         leave(130)
     except MemoryError:
         print("recombine: error: there is not enough memory: ask for less", file=sys.stderr)

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 from argparse import Namespace
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +87,8 @@ def run(chosen: Namespace) -> None:
         return
     check_paths(Path(chosen.file), Path(chosen.to))
     model = _model(spec, chosen) if asks else None
-    # What a model answered is kept, and the same command continues.
-    with nullcontext() if asks else stopped("nothing was written"):
+    kept = ("what was answered is kept", "run the same command to continue")
+    with stopped(*kept) if asks else stopped("nothing was written"):
         try:
             made = tag_file(
                 chosen.file, spec, chosen.to, column=chosen.column, model=model,

@@ -44,12 +44,12 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def stopped(what: str) -> Iterator[None]:
-    """What Ctrl-C leaves of a command that cannot continue, such as "nothing was written"."""
+def stopped(what: str, then: str = "run it again from the start") -> Iterator[None]:
+    """What Ctrl-C leaves of a command, such as "nothing was written", and what to do then."""
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped, and {what}: run it again from the start") from None
+        raise Interrupted(f"stopped, and {what}: {then}") from None
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
