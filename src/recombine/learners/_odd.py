@@ -90,10 +90,10 @@ class OddLearner(Learner):
                 f"evaluation_problems={self.evaluation_problems}: expected a multiple of "
                 f"{LOOKED_AT}, such as {near}"
             )
-        if not isinstance(self.learning_rate, int | float) or not 0 <= self.learning_rate < 1e6:
-            raise InvalidRequest(
-                f"learning_rate={self.learning_rate!r}: expected a number from 0 to below 1e6"
-            )
+        for name in ("learning_rate", "decay"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < 1e6:
+                raise InvalidRequest(f"{name}={value!r}: expected a number from 0 to below 1e6")
 
     def member_arrays(self) -> dict[str, Any]:
         """Keys and rates of a cell."""

@@ -128,11 +128,6 @@ class OddOneOutProgram(Program, Parts):
         return accuracy(model(items, self.dtype), odd)
 
 
-def check_decay(decay: float) -> None:
-    if not isinstance(decay, int | float) or not 0 <= decay < 1e6:
-        raise InvalidRequest(f"decay={decay!r}: expected a number from 0 to below 1e6")
-
-
 @dataclass(frozen=True)
 class OddOneOut(OddLearner):
     """A network learns to find the odd one among four items, the others of which obey two rules.
@@ -151,7 +146,6 @@ class OddOneOut(OddLearner):
 
     def check(self) -> None:
         super().check()
-        check_decay(self.decay)
         if self.pretraining is None:
             return
         self.pretraining.check()

@@ -16,7 +16,7 @@ from recombine.families.odd_one_out import SUB_A, SUB_B
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Tensors
 from recombine.learners._odd import OddLearner, OddSubject, surprise
-from recombine.learners.odd_one_out import OddOneOutProgram, check_decay
+from recombine.learners.odd_one_out import OddOneOutProgram
 from recombine.learners.optimiser import Trained, start
 from recombine.models.items import ItemMLP, ItemMLPNetwork, ItemNetwork
 from recombine.models.layers import FULL, Linear
@@ -180,7 +180,6 @@ class PlantedOdd(OddLearner):
 
     def check(self) -> None:
         super().check()
-        check_decay(self.decay)
         if not isinstance(self.model, ItemMLP):
             raise InvalidRequest(
                 f"halves are planted in an ItemMLP, got {type(self.model).__name__}: use ItemMLP"
