@@ -30,6 +30,7 @@ from recombine.adapters import (
     read_subnetworks,
     untrained_twin,
 )
+from recombine.adapters._torch_fracture import matched_change
 from recombine.cppn import coordinates, fracture, sweep_symmetry
 from recombine.errors import InvalidRequest, NotApplicable, UnknownName
 from recombine.families.objects import Objects, glyph_bank, palette
@@ -78,6 +79,19 @@ def parts_of(torch, count=2, rows=32, **other) -> list[Part]:
 
 
 # Without PyTorch
+
+
+@settings(max_examples=25)
+@given(st.floats(2.0**-9, 1000), st.floats(1e-3, 1), st.floats(0.5, 3))
+def test_a_weight_is_moved_to_the_effect_that_is_wanted_or_not_counted(size, wanted, power):
+    def change(by):
+        return np.full(4, wanted * (by / size) ** power)
+
+    found = matched_change(change, wanted, 2.0**-8)
+    assert found is not None and found.mean() == pytest.approx(wanted, rel=0.03)
+    for never in (lambda by: np.minimum(change(by), wanted / 2), lambda by: change(by) * np.nan,
+                  lambda by: 4 * wanted * (change(by) >= wanted)):  # fmt: skip
+        assert matched_change(never, wanted, 2.0**-8) is None
 
 
 def test_without_torch_the_error_names_the_extra(monkeypatch):
@@ -390,6 +404,8 @@ def test_a_module_with_a_unit_for_each_part_is_whole_and_a_mixed_one_is_not(torc
     whole, mixed = (reading.values for reading in readings)
     # A weight of the first moves the answers of the tasks that have one module, and all alike.
     assert whole["selectivity"] == pytest.approx(1, abs=1e-4)
+    # In both matrices every weight but the five of the diagonal is 0, and is not moved.
+    assert whole["dropped"] == 0
     assert mixed["selectivity"] < 0.8
     planted = readings[0].controls["planted"]
     assert {name: whole[name] for name in planted} == pytest.approx(planted, abs=1e-4)

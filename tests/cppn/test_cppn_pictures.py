@@ -263,6 +263,8 @@ def test_wrong_requests_are_refused():
         fits([])
     with pytest.raises(InvalidRequest, match="at least 2"):
         coordinates(1)
+    with pytest.raises(InvalidRequest, match="'a' pixels a side"):
+        coordinates("a")  # type: ignore[arg-type]
     shape = Architecture.parse("1;sin:1")
     with pytest.raises(InvalidRequest, match=r"expected \(\(4, 1\), \(1, 3\)\)"):
         LayeredCPPN.of(shape, [np.zeros((4, 1))])

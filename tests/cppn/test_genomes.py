@@ -158,3 +158,8 @@ def test_only_the_modules_that_need_jax_import_it():
 
 def test_every_public_name_can_be_had():
     assert all(getattr(recombine.cppn, name) is not None for name in recombine.cppn.__all__)
+
+
+def test_what_is_neither_a_path_nor_bytes_is_refused():
+    with pytest.raises(InvalidRequest, match="a genome from None: expected a path"):
+        read_genome(None)  # type: ignore[arg-type]

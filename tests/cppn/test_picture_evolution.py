@@ -28,7 +28,10 @@ from recombine.cppn import (
     mutation,
     picture,
     quality,
+    unselected,
+    walks,
 )
+from recombine.cppn.graph import wiring
 from recombine.errors import InvalidRequest
 
 PICTURES = arrays(
@@ -60,7 +63,7 @@ def archive() -> Archive:
     return evolve(3, 1200, size=16)
 
 
-@pytest.mark.parametrize("module", [evolution, looks, mutation])
+@pytest.mark.parametrize("module", [evolution, looks, mutation, walks])
 def test_the_examples_are_right(module):
     assert doctest.testmod(module).failed == 0
 
@@ -198,6 +201,28 @@ def test_all_elites_fit_a_bounded_architecture():
     limits = Limits(hidden=5, links=20, depth=3)
     shape = fits([one.genome for one in evolve(0, 300, size=16, limits=limits).elites])
     assert shape.depth <= 3 and dict(shape.blocks)["cache"] <= 5 + 4 + 3
+
+
+def test_a_walk_without_selection_has_the_mutations_and_the_nodes_of_the_line_it_is_given(archive):
+    for number, elite in enumerate(archive.elites[-5:]):
+        line = [one.genome for one in archive.line(elite)]
+        walk = unselected(line, (0, number), may=lambda genome: True)
+        assert len(walk) == len(line)
+        assert wiring(walk[-1]).hidden == wiring(line[-1]).hidden
+        assert wiring(walk[0]).hidden == 0 and walk == unselected(
+            line, (0, number), may=lambda genome: True
+        )
+    with pytest.raises(InvalidRequest, match="an empty line"):
+        unselected([], 0)
+    with pytest.raises(InvalidRequest, match="worth drawing"):
+        unselected(line[:1], 0, may=lambda genome: False)
+
+
+def test_where_no_walk_ends_at_the_size_the_nearest_is_taken(archive):
+    elite = max(archive.elites, key=lambda one: wiring(one.genome).hidden)
+    short = [archive.line(elite)[0].genome, elite.genome]  # one mutation cannot add so many
+    found = wiring(unselected(short, 0, may=lambda genome: True)[-1]).hidden
+    assert 0 < found <= min(3, wiring(elite.genome).hidden)
 
 
 def test_chosen_pictures_are_farthest_from_those_chosen_before(archive):

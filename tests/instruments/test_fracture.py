@@ -10,17 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recombine.errors import NotApplicable
+from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families import Hyperteacher, Preferences
 from recombine.instruments import Fracture, Subject, check_instrument
 from recombine.instruments.fracture import (
+    EFFECT,
     Seen,
+    _answers,
+    _swept,
     by_module,
     concordance,
     grid,
     measured,
     planted_layer,
     seen,
+    selectivity,
     squared_correlation,
 )
 from recombine.lab.engine import Population, initial_state
@@ -148,11 +152,46 @@ def test_every_task_is_shown_with_every_input(trained):
 def test_training_is_told_from_the_untrained_twin_and_layers_are_listed(trained):
     reading = SMALL.read(*(LEARNER.subject(weights) for weights in trained), {})
     assert reading.controls["untrained"] != reading.values
-    assert set(reading.values) == {"concordance", "disentanglement", "completeness", "selectivity"}
+    measures = {"concordance", "disentanglement", "completeness", "selectivity"}
+    assert set(reading.values) == measures | {"dropped"}
     table = reading.tables["layers"]
     mean = np.mean([v for v, m in zip(table["value"], table["measure"], strict=True)
                     if m == "concordance"])  # fmt: skip
     assert mean == pytest.approx(reading.values["concordance"])
+
+
+def test_weights_are_moved_to_one_effect_and_those_that_cannot_be_are_dropped(trained):
+    weights = dict(trained[0])
+    # A unit that never answers: nothing that leads to it or away from it changes anything.
+    weights["first/input/bias"] = np.where(np.arange(16) == 3, -1e6, weights["first/input/bias"])
+    subject = LEARNER.subject(weights)
+    batch = grid(subject, subject.support.seen[:8], 4)
+    wanted = EFFECT * float(np.var(_answers(subject.program, subject.arrays, subject.model, batch)))
+    rows, columns = np.divmod(np.arange(16 * 16), 16)
+    for path, dead in (("first/input", columns == 3), ("output", rows == 3)):
+        places = np.arange(1, 16 * 16, 4)
+        places = np.unique(np.concatenate([places, np.flatnonzero(dead)]))
+        changes, reached = map(np.asarray, _swept(
+            subject.program, path, subject.arrays, subject.model, batch, places, wanted
+        ))  # fmt: skip
+        assert not reached[dead[places]].any() and reached[~dead[places]].mean() > 0.8
+        np.testing.assert_allclose(changes[reached].mean(axis=1), wanted, rtol=0.03)
+
+
+def test_a_weight_that_changes_nothing_neither_counts_nor_lowers_selectivity():
+    latents = tasks(40)
+    first, second = (np.repeat(latents[:, n] > 0, 3).astype(float) for n in (0, 1))
+    whole = selectivity([first, second], latents)
+    assert whole == {"dropped": 0, "selectivity": pytest.approx(1)}
+    assert selectivity([first, None, second], latents) == {**whole, "dropped": 1}
+    assert selectivity([None], latents) == {"dropped": 1}
+
+
+@pytest.mark.parametrize("wrong", [{"inputs": 0}, {"tasks": 1}, {"sweeps": 0}, {"inputs": 1.5}])
+def test_an_instrument_that_would_look_at_nothing_is_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(InvalidRequest, match=f"{name}="):
+        Fracture(**wrong)
 
 
 def test_networks_without_shared_inputs_are_refused():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recombine.cppn import Architecture, LayeredCPPN, Renderer
-from recombine.errors import NotApplicable
+from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments import Subject, check_instrument
 from recombine.instruments.picture_fracture import (
     PictureFracture,
@@ -140,6 +140,11 @@ def test_a_picture_made_of_both_parts_is_as_symmetric_as_their_shares(seed, symm
     assert likeness(even + odd, symmetry) == pytest.approx(2 * share - 1, abs=1e-6)
     assert target_symmetry(even, symmetry) == pytest.approx(1)
     assert target_symmetry(np.zeros((8, 8, 3)), symmetry) == 0
+
+
+def test_a_negative_number_of_sweeps_is_refused():
+    with pytest.raises(InvalidRequest, match="sweeps=-1"):
+        PictureFracture(sweeps=-1)
 
 
 def test_other_networks_are_refused():

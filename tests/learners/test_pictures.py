@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from recombine.cppn import Architecture, fits, picture, stencil_genome
+from recombine.cppn.graph import wiring
 from recombine.errors import InvalidRequest
 from recombine.lab.engine import Population
 from recombine.learners import check_learner
@@ -64,6 +65,19 @@ def test_a_set_is_the_same_each_time_and_another_for_another_seed(evolved):
     again, other = EVOLVED.make(), replace(EVOLVED, seed=1).make()
     assert all(np.array_equal(evolved[name], again[name]) for name in evolved)
     assert not np.array_equal(evolved["target"], other["target"])
+
+
+def test_unselected_genomes_are_of_the_size_of_the_elites_and_no_elites():
+    chance = replace(EVOLVED, source="unselected")
+    elites, walks = EVOLVED.lines(), chance.lines()
+    for line, walk in zip(elites, walks, strict=True):
+        assert len(walk) == len(line)
+        assert wiring(walk[-1]).hidden == wiring(line[-1]).hidden >= 4
+        assert walk[-1] != line[-1] and walk[0] != line[0]
+        assert picture(walk[-1], 32).std(axis=(0, 1)).max() >= 0.1
+    assert chance.lines() == walks
+    assert chance.make()["target"].shape == EVOLVED.make()["target"].shape
+    assert replace(chance, seed=1).lines() != walks
 
 
 def test_stencils_are_symmetric_by_making_and_all_fit():
@@ -180,6 +194,10 @@ def test_a_genome_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
         learner.check()
     with pytest.raises(InvalidRequest, match="no genome in"):
         PictureSet("archive", 1, 8, genomes=("not/there.xml",)).check()
+    other = tmp_path / "letter.txt"
+    other.write_text("Dear all,")
+    with pytest.raises(InvalidRequest, match="neither a zip archive nor XML"):
+        PictureSet("archive", 1, 8, genomes=(str(other),)).check()
 
 
 @pytest.mark.parametrize(
@@ -195,6 +213,10 @@ def test_a_genome_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
         (lambda: replace(LEARNER, begin=PictureLearner(PictureSet(architecture="1;sin:2"))).check(),
          "architecture it has"),
         (lambda: PictureApproach(SMALL, evaluations=10), "10 evaluations"),
+        (lambda: DirectedPicture(SMALL, evaluations=5).check(), "5 evaluations"),
+        (lambda: replace(LEARNER, learning_rate=float("nan")).check(), "learning_rate=nan"),
+        (lambda: replace(LEARNER, training_steps=-1).check(), "training_steps=-1"),
+        (lambda: replace(LEARNER, evaluation_every=0).check(), "evaluation_every=0"),
         (lambda: DirectedPicture(SMALL, 7).check(), "number=7"),
     ],
 )  # fmt: skip

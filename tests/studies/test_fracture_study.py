@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,35 +23,43 @@ from recombine.learners.as_drawn import AsDrawn
 from recombine.report.document import Report
 from recombine.report.html import render
 from recombine.report.study import write_report
+from recombine.seeds import Seeds
 from recombine.studies import PRESETS, _fracture
 from recombine.studies.fracture import FractureStudy, Grid
 
 STUDY = FractureStudy()
 GRID = Grid(pictures=6, twins=2, stencils=5, genomes=("skull",), genome_twins=6, seeds=5,
-            held_out=(0.25, 0.5, 0.75, 0.9))  # fmt: skip
+            held_out=(0.25, 0.5, 0.75, 0.9), students=2)  # fmt: skip
 Told = dict[str, Any]
 World = Callable[[dict[str, Any]], Told]
 
 
 def noise(labels: dict[str, Any]) -> float:
-    names = ("part", "picture", "way", "twin", "sibling", "seed", "held_out", "module")
-    place = [sum(map(ord, str(labels.get(name, "")))) for name in names]
+    names = ("part", "source", "picture", "way", "twin", "sibling", "seed", "held_out", "student",
+             "module")  # fmt: skip
+    place = [zlib.crc32(str(labels.get(name, "")).encode()) for name in names]
     return float(np.random.default_rng(place).normal())
 
 
 def whole_and_useful(labels: dict[str, Any]) -> Told:
-    """Evolution's networks are whole, descent's are not; the whole ones learn everything sooner."""
+    """Evolution's networks are whole, descent's are not; the whole ones learn everything sooner.
+
+    Genomes that nobody selected are in between.
+    """
     way, jitter = labels.get("way"), noise(labels)
     if labels["part"] in ("picture", "genome"):
         # Within a picture, the twin with the higher concordance is the one that is sooner below.
         own = {"evolved": 0.98, "descent": 0.4, "curriculum": 0.6}[way]
+        if labels["source"] == "unselected" and way == "evolved":
+            own = 0.65 + 0.01 * jitter
         own += 0.05 * (labels["twin"] % 2) + 0.01 * jitter * (way != "evolved")
         return {
             "concordance": own, "rotated": own - 0.1, "symmetric_share": 0.9 if own > 0.9 else 0.05,
             "error": 0.0 if way == "evolved" else 5e-4, "sweep_symmetry": own - 0.05,
             "distinct": 20 if way == "evolved" else 240 + jitter, "effective_rank": 5,
-            "variation": 0.1 if way == "evolved" else 0.2 + 0.001 * jitter, "untrained": 0.45,
+            "variation": 0.1 if way == "evolved" else 0.2 + 0.001 * jitter,
             "target_symmetry": 0.95,
+            "untrained": {"concordance": 0.45, "distinct": 60, "variation": 0.12},
         }  # fmt: skip
     if labels["part"] == "sibling":
         steps = {"evolved": 20, "stirred": 25, "curriculum": 60, "descent": 120, "scratch": 200}
@@ -58,12 +67,12 @@ def whole_and_useful(labels: dict[str, Any]) -> Told:
     if labels["part"] == "directed":
         return {"error": 0.05 * 2**jitter}
     if labels["part"] == "student":
-        good = 0.4 - 0.1 * labels["held_out"] + 0.003 * jitter
+        good = 0.4 - 0.1 * labels["held_out"] - 0.02 * labels["student"] + 0.003 * jitter
         return {"concordance": good, "disentanglement": good, "selectivity": good,
                 "seen": 0.95, "unseen": 0.9 + 0.002 * jitter}  # fmt: skip
     if labels["held_out"] < 0:
         return {"steps": 160.0}
-    return {"steps": 40 * 2 ** labels["held_out"] * 1.01**jitter}
+    return {"steps": 40 * 2 ** (labels["held_out"] + 0.3 * labels["student"]) * 1.01**jitter}
 
 
 def flat(labels: dict[str, Any]) -> Told:
@@ -73,7 +82,8 @@ def flat(labels: dict[str, Any]) -> Told:
         return {**told, "concordance": 0.7 + 0.02 * jitter, "rotated": 0.6 + 0.02 * jitter,
                 "sweep_symmetry": 0.7 + 0.02 * jitter, "distinct": 100 + jitter,
                 "variation": 0.2 + 0.002 * jitter, "symmetric_share": 0.5,
-                "error": 2e-3}  # fmt: skip
+                "untrained": {"concordance": 0.7, "distinct": 101.2, "variation": 0.203},
+                "error": 9e-4}  # fmt: skip
     if "concordance" in told:
         return {**told, **dict.fromkeys(("concordance", "disentanglement", "selectivity"),
                                         0.4 + 0.02 * jitter)}  # fmt: skip
@@ -86,13 +96,12 @@ def row(labels: dict[str, Any], told: Told) -> Row:
     summary: dict[str, Any] = {"diverged_at": told.get("diverged_at")}
     readings: dict[str, Reading] = {}
     if labels["part"] in ("picture", "genome"):
-        untrained = {"concordance": told["untrained"]}
         picture = encoded(np.zeros((8, 8, 3), np.uint8))
         tables = {"maps": {"concordance": [told["concordance"]] * 12 + [1.0]},
                   "wall": {"png": [picture]},
                   "strips": {"png": [picture], "marks": ["01110"]}}  # fmt: skip
         values = {k: float(v) for k, v in told.items() if k not in ("untrained", "diverged_at")}
-        readings["picture-fracture"] = Reading(values, {"untrained": untrained}, tables)
+        readings["picture-fracture"] = Reading(values, {"untrained": told["untrained"]}, tables)
     elif labels["part"] == "student":
         own = {k: told[k] for k in ("concordance", "disentanglement", "selectivity")}
         readings["fracture"] = Reading(own, {"untrained": dict.fromkeys(own, 0.1)})
@@ -151,19 +160,24 @@ def test_every_claim_finds_what_was_put_in(cells):
     assert estimate(found["fracture costs steps: turned"]) == pytest.approx(
         np.log2(120 / 20) - 0.2, abs=0.1
     )
-    assert found["skull: the evolved network is whole"].interval.units == 13
-    assert found["skull: its twins are fractured"].interval.units == 6
+    assert estimate(found["more than being small"]) == pytest.approx(0.33, abs=0.03)
+    assert estimate(found["more distinct maps"]) == pytest.approx(4, abs=0.1)
+    skull = found["skull: its twins are fractured"]
+    assert skull.interval.units == 6
+    assert "Of the 13 distinct maps of the archive's network 13 are symmetric" in skull.note
 
 
 def test_without_a_difference_nothing_is_supported_but_floors(cells):
     found = judged(made(cells, flat))
     supported = {name for name, j in found.items() if j.verdict == "supported"}
-    assert supported <= {"floor: descent draws the pictures"}
+    assert supported <= {"floor: descent draws the pictures", "skull: descent draws it",
+                         "training adds little symmetry"}  # fmt: skip
     for name in ("evolved whole, trained fractured", "planted: stencils are told apart",
                  "more distinct maps", "rougher maps", "the path matters",
-                 "evolution told what to draw fails", "skull: descent draws it",
-                 "skull: its twins are fractured", "skull: rougher maps"):  # fmt: skip
+                 "evolution told what to draw fails"):  # fmt: skip
         assert found[name].verdict == "refuted", name
+    # An archive's network that is not whole is nothing to compare with.
+    assert "That is not whole" in found["skull: its twins are fractured"].note
 
 
 def test_the_other_way_round_is_refuted(cells):
@@ -179,6 +193,111 @@ def test_the_other_way_round_is_refuted(cells):
                  "concordance tells who learns a new module sooner",
                  "floor: known modules help"):  # fmt: skip
         assert found[name].verdict == "refuted", name
+
+
+def test_what_unselected_genomes_of_like_size_do_too_is_no_finding(cells):
+    """They are as whole as evolution's: small networks are, whoever made them."""
+
+    def small(labels):
+        told = whole_and_useful(labels)
+        if labels["part"] == "picture" and labels["source"] == "unselected":
+            return whole_and_useful({**labels, "source": "evolved"})
+        return told
+
+    found = judged(made(cells, small))
+    for name in ("evolved whole, trained fractured", "the same in symmetric pictures"):
+        assert found[name].verdict == "not tested here", name
+        assert "nobody selected differ from their twins by 0.5" in found[name].note
+    for name in ("more than being small", "also in another basis", "sweeps keep the symmetry"):
+        assert found[name].verdict in ("refuted", "inconclusive"), name
+        assert estimate(found[name]) == pytest.approx(0, abs=0.02)
+
+
+def test_without_unselected_genomes_nothing_is_said_of_evolution(cells):
+    rows = [r for r in made(cells, whole_and_useful) if r.labels.get("source") != "unselected"]
+    found = judged(Results(rows))
+    for name in ("evolved whole, trained fractured", "more than being small"):
+        assert found[name].verdict == "not tested here", name
+    assert "nobody selected" in found["evolved whole, trained fractured"].note
+
+
+def test_maps_that_untrained_twins_have_too_are_not_what_training_made(cells):
+    def begun(labels):
+        told = whole_and_useful(labels)
+        if "distinct" not in told:
+            return told
+        same = {name: 1.01 * told[name] for name in ("distinct", "variation")}
+        return {**told, "untrained": {**told["untrained"], **same}}
+
+    found = judged(made(cells, begun))
+    for name in ("more distinct maps", "rougher maps"):
+        assert found[name].verdict == "refuted", name
+    assert "times those of evolution's networks" in found["more distinct maps"].note
+    for name, times in (("skull: more distinct maps", 12.1), ("skull: rougher maps", 2.0)):
+        assert found[name].verdict == "not tested here", name
+        assert f"untrained twins begin at {times} times" in found[name].note
+
+
+def test_twins_that_do_not_draw_the_skull_speak_for_nothing(cells):
+    def unable(most):
+        def world(labels):
+            told = whole_and_useful(labels)
+            bad = labels["part"] == "genome" and labels["way"] == "descent"
+            return {**told, "error": 0.2} if bad and labels["twin"] < most else told
+
+        return judged(made(cells, world))
+
+    found = unable(6)
+    assert found["skull: descent draws it"].verdict == "refuted"
+    for name in ("skull: its twins are fractured", "skull: few symmetric neurons",
+                 "skull: rougher maps", "skull: more distinct maps"):  # fmt: skip
+        assert found[name].verdict == "not tested here", name
+    some = unable(1)["skull: its twins are fractured"]
+    assert some.interval.units == 5 and "Left out: 1 of 6 above an error of 0.001" in some.note
+
+
+def test_students_who_differ_only_by_what_they_saw_tell_nothing(cells):
+    """Everything follows the share, each with noise of its own: a correlation across shares."""
+    names = [f"{m} tells who learns a new module sooner"
+             for m in ("concordance", "selectivity")] + [
+                 "concordance tells more than the unseen score"]  # fmt: skip
+    supported = dict.fromkeys(names, 0)
+    for number in range(20):
+        rng = np.random.default_rng(number)
+
+        def world(labels, rng=rng):
+            told, share = whole_and_useful(labels), labels.get("held_out", 0)
+            if labels["part"] == "student":
+                own = {n: 0.4 - 0.1 * share + 0.005 * rng.normal()
+                       for n in ("concordance", "disentanglement", "selectivity")}  # fmt: skip
+                return {**own, "seen": 0.95, "unseen": 0.98 - 0.6 * share**3 + 0.005 * rng.normal()}
+            if labels["part"] == "module" and share >= 0:
+                return {"steps": 40 * 2 ** (share + 0.05 * rng.normal())}
+            return told
+
+        asked = [pair for pair in cells if pair[0]["part"] in ("student", "module")]
+        found = judged(made(asked, world))
+        for name in names:
+            supported[name] += found[name].verdict == "supported"
+    assert max(supported.values()) <= 3, supported
+
+
+def test_one_student_of_a_share_is_nothing_to_compare(cells):
+    rows = [r for r in made(cells, whole_and_useful) if r.labels.get("student", 0) == 0]
+    found = judged(Results(rows))["concordance tells who learns a new module sooner"]
+    assert found.verdict == "not tested here" and "students=2 or more" in found.note
+
+
+def test_students_of_a_share_differ_in_how_they_began_and_in_nothing_else(cells):
+    own = [(labels, cell.learner) for labels, cell in cells if labels["part"] == "student"]
+    assert len({cell.seeds.init for labels, cell in own if labels["seed"] == 0}) == GRID.students
+    for labels, learner in own:
+        seed = labels["seed"]
+        alike = dataclasses.replace(learner.seeds, init=seed, train=seed)
+        assert alike == Seeds.all(seed) and learner.support.held_out == labels["held_out"]
+    for labels, cell in cells:
+        if labels["part"] == "module":  # learnt from the same examples by all
+            assert cell.learner.seeds == Seeds.all(labels["seed"])
 
 
 def test_networks_that_do_not_draw_their_picture_speak_for_nothing(cells):
@@ -287,6 +406,18 @@ def test_a_missing_archive_is_a_gap_in_the_grid(tmp_path, monkeypatch):
         STUDY.cells(dataclasses.replace(grid, genomes=("apple",)))
 
 
+@pytest.mark.parametrize("name", ["pictures", "stencils", "twins", "seeds", "students"])
+def test_a_grid_without_some_of_everything_is_refused(name):
+    with pytest.raises(InvalidRequest, match=f"{name}=0: expected at least 1"):
+        STUDY.cells(STUDY.grid("smoke", {name: "0"}))
+
+
+def test_too_few_evaluations_towards_a_picture_are_told_before_anything_runs():
+    found = part(STUDY.cells(STUDY.grid("smoke", {"directed": "5"})))
+    assert {cell.labels["part"] for cell, _ in found.infeasible} == {"directed"}
+    assert all("5 evaluations towards a picture" in reason for _, reason in found.infeasible)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_begins_every_network_anew_and_teaches_all_students_alike(preset):
     grid = STUDY.grid(preset)
@@ -323,6 +454,7 @@ def test_the_report_shows_walls_and_strips_side_by_side(cells):
     told = {(r[0], r[1]): r[2] for r in table.rows}
     assert told["our pictures", "by evolution"] == "0.98 [0.98, 0.98]"
     assert told["our pictures", "untrained"] == "0.45 [0.45, 0.45]"
+    assert told["unselected", "by mutation alone"].startswith("0.6")
 
 
 def test_a_report_of_networks_that_learnt_nothing_says_so_without_breaking(cells):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +11,22 @@ from jaxtyping import Float
 
 from recombine.adapters._torch import Held, Module, moved, twins, without_control
 from recombine.adapters._torch_watch import Inputs, Watched, answer, as_inputs, watch
+from recombine.cppn.sweeps import FACTOR, HALVINGS, RUNGS
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments._instrument import Reading
 from recombine.instruments.fracture import (
+    CLOSE,
     EFFECT,
-    ROUNDS,
+    SMALLEST,
     Fracture,
     Seen,
     measured,
     planted_layer,
-    squared_correlation,
+    selectivity,
 )
 from recombine.seeds import host_seed
 
 ALIVE = 1e-6  # the least deviation of a unit that says anything
-FARTHEST = 1e3  # that a weight is moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,20 +117,20 @@ def _values(
     values = Fracture().units(layers)
     if grid.sweeps:
         latents = next(iter(layers.values())).latents
-        values["selectivity"] = _selectivity(holder, inputs, found, latents, grid.sweeps, rng)
+        values |= _selectivity(holder, inputs, found, latents, grid.sweeps, rng)
     return values
 
 
 def _selectivity(
     holder: Held, inputs: Inputs, found: Watched, latents: Float[np.ndarray, "task module"],
     sweeps: int, rng: np.random.Generator,
-) -> float:  # fmt: skip
+) -> dict[str, float]:  # fmt: skip
     """The mean, over weights moved one at a time, of what one module explains of the change."""
     wanted = EFFECT * float(found.answers.var())
     if wanted == 0:
         raise NotApplicable("the answers are the same for every task and input of this grid")
     names = holder.chosen()
-    shares = []
+    changes: list[Float[np.ndarray, "row"] | None] = []
     for name in names:
         weight = holder.weight(name)
         numbers = weight.float().cpu().numpy()
@@ -137,17 +139,38 @@ def _selectivity(
             continue
         count = min(max(1, sweeps // len(names)), places.size)
         for place in rng.choice(places, count, replace=False):
-            by = float(numbers.std())
-            for _ in range(ROUNDS):
-                mean = float(_change(holder, inputs, found, name, int(place), by).mean())
-                by = min(by * float(np.sqrt(wanted / max(mean, 1e-20))), FARTHEST)
-            change = _change(holder, inputs, found, name, int(place), by)
-            by_task = change.reshape(len(latents), -1).mean(axis=1)
-            if np.isfinite(by_task).all():
-                shares.append(float(np.max(squared_correlation(by_task[:, None], latents > 0))))
-    if not shares:
-        raise NotApplicable("no weight can be moved: all are 0, or the answers are then not finite")
-    return float(np.mean(shares))
+
+            def change(by: float, layer: str = name, at: int = int(place)) -> np.ndarray:
+                return _change(holder, inputs, found, layer, at, by)
+
+            changes.append(matched_change(change, wanted, SMALLEST * float(numbers.std())))
+    told = selectivity(changes, latents)
+    if "selectivity" not in told:
+        raise NotApplicable("no weight can be moved: all are 0, or no change of one has an effect")
+    return told
+
+
+def matched_change(
+    change: Callable[[float], Float[np.ndarray, "row"]], wanted: float, smallest: float
+) -> Float[np.ndarray, "row"] | None:
+    """The change of answers by the smallest move with the effect that is wanted, if there is one.
+
+    >>> matched_change(lambda by: np.array([by * by]), 1.0, 0.1).round(1).tolist()
+    [1.0]
+    >>> matched_change(lambda by: np.array([by > 1.0]) * 9.0, 1.0, 0.1) is None
+    True
+    """
+    rungs = [smallest * FACTOR**rung for rung in range(RUNGS)]
+    reached = next((by for by in rungs if np.mean(change(by)) >= wanted), None)
+    if reached is None:
+        return None
+    low, high = np.log(reached / FACTOR), np.log(reached)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        short = np.mean(change(float(np.exp(middle)))) < wanted
+        low, high = (middle, high) if short else (low, middle)
+    found = change(float(np.exp(high)))
+    return found if np.mean(found) <= (1 + CLOSE) * wanted else None
 
 
 def _change(

@@ -41,6 +41,7 @@ __getattr__, __all__ = lazy(
         "stencil_genome": "recombine.cppn.stencils",
         "sweep_symmetry": "recombine.cppn.sweeps",
         "sweepable": "recombine.cppn.architecture",
+        "unselected": "recombine.cppn.walks",
         "variation": "recombine.cppn.measures",
     },
 )

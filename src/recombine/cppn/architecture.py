@@ -48,7 +48,7 @@ class Architecture:
     @staticmethod
     def parse(text: str) -> Architecture:
         """The inverse of `str`: the number of layers, then each activation with its count."""
-        if not re.fullmatch(r"\d+;[a-z]+:\d+(,[a-z]+:\d+)*", text):
+        if not isinstance(text, str) or not re.fullmatch(r"\d+;[a-z]+:\d+(,[a-z]+:\d+)*", text):
             raise InvalidRequest(
                 f"not an architecture: {text!r}; expected layers;activation:count,... "
                 "such as 12;cache:15,gaussian:4"

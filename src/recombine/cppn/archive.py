@@ -117,7 +117,7 @@ def chosen(
     drawn, then always the one farthest, in descriptors, from all chosen before. No symmetry is
     asked for.
     """
-    able = [one for one in archive.elites if _able(one.genome, nodes, deviation, size)]
+    able = [one for one in archive.elites if worth(one.genome, nodes, deviation, size)]
     if not 1 <= count <= len(able):
         raise InvalidRequest(
             f"{count} pictures asked for: expected from 1 to {len(able)}, the elites with at "
@@ -133,8 +133,9 @@ def chosen(
     return tuple(able[place] for place in picked)
 
 
-def _able(genome: Genome, nodes: int, deviation: float, size: int) -> bool:
+def worth(genome: Genome, nodes: int = 4, deviation: float = 0.1, size: int = 32) -> bool:
+    """Whether a picture may be a target: nodes enough that matter to it, and something to see."""
     wired = wiring(genome)
-    if sum(node.kind == "hidden" for node in wired.order) < nodes:
+    if wired.hidden < nodes:
         return False
     return bool(picture(genome, size, wired).std(axis=(0, 1)).max() >= deviation)

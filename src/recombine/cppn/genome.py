@@ -137,6 +137,8 @@ def read_genome(source: str | Path | bytes) -> Genome:
         ...
     recombine.errors.InvalidRequest: bytes: no genome in it: expected nodes/node elements
     """
+    if not isinstance(source, str | Path | bytes):
+        raise InvalidRequest(f"a genome from {source!r}: expected a path, or the bytes of a file")
     name = "bytes" if isinstance(source, bytes) else str(source)
     try:
         data = source if isinstance(source, bytes) else Path(source).read_bytes()

@@ -22,6 +22,11 @@ class Wiring:
     sources: dict[str, tuple[tuple[str, float], ...]]
     """Where each node's sum comes from; a link that would close a cycle is left out."""
 
+    @property
+    def hidden(self) -> int:
+        """How many hidden nodes matter to the picture."""
+        return sum(node.kind == "hidden" for node in self.order)
+
     def layers(self) -> dict[str, int]:
         """The number of steps from the inputs to each node, by the longest way."""
         found: dict[str, int] = {}
@@ -69,8 +74,10 @@ def coordinates(size: int) -> Float[np.ndarray, "pixel 4"]:
     >>> coordinates(2)[1].round(2).tolist()
     [-1.0, 1.0, 1.98, 1.0]
     """
-    if size < 2:
-        raise InvalidRequest(f"a picture of {size} pixels a side: expected at least 2")
+    if not isinstance(size, int | np.integer) or size < 2:
+        raise InvalidRequest(
+            f"a picture of {size!r} pixels a side: expected a whole number of at least 2"
+        )
     line = np.linspace(-1, 1, size)
     y, x = (part.ravel() for part in np.meshgrid(line, line, indexing="ij"))
     return np.stack([y, x, CORNER * np.sqrt(x * x + y * y), np.ones_like(x)], axis=1)

@@ -65,6 +65,7 @@ def _sweep(
     batch: int,
 ) -> tuple[Float[Array, "sweep"], Bool[Array, "sweep"]]:
     before = render(weights)
+    start = jnp.asarray(SMALLEST, weights.dtype)
 
     def one(job: tuple[Int[Array, ""], Float[Array, ""]]) -> tuple[Array, Array]:
         index, sign = job
@@ -75,40 +76,53 @@ def _sweep(
         def falls_short(size: Float[Array, ""]) -> Bool[Array, ""]:
             return jnp.mean(change(size) ** 2) < effect
 
-        # Rung by rung first: the effect need not grow with the change, and the smallest change
-        # that reaches it is the one to look at.
-        def climbing(state: tuple[Array, Array]) -> Bool[Array, ""]:
-            rung, short = state
-            return short & (rung < RUNGS - 1)
-
-        def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
-            rung = state[0] + 1
-            return rung, falls_short(SMALLEST * FACTOR**rung)
-
-        start = (jnp.int32(0), falls_short(jnp.asarray(SMALLEST, weights.dtype)))
-        if batch > 1:
-            # Side by side the slowest decides anyway, and a loop whose end is known never has a
-            # GPU wait for the host.
-            rung, short = jax.lax.fori_loop(
-                0, RUNGS - 1, lambda _, state: _where(state[1], climb(state), state), start
-            )
-        else:
-            rung, short = jax.lax.while_loop(climbing, climb, start)
-        high = jnp.log(SMALLEST) + rung * jnp.log(FACTOR)
-
-        def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            middle = (low + high) / 2
-            below = falls_short(jnp.exp(middle))
-            return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
-        bracket = (high - jnp.log(FACTOR), high)
-        bracket = jax.lax.fori_loop(0, HALVINGS, halve, bracket)
-        difference = jnp.moveaxis(change(jnp.exp(bracket[1])), -1, 0)
+        size, reached = least_size(falls_short, start, in_turn=batch == 1)
+        difference = jnp.moveaxis(change(size), -1, 0)
         symmetric = (difference + mirrored(difference, symmetry)) / 2
-        return jnp.sum(symmetric**2) / jnp.sum(difference**2), ~short
+        return jnp.sum(symmetric**2) / jnp.sum(difference**2), reached
 
     return jax.lax.map(one, (which, signs), batch_size=batch if batch > 1 else None)
+
+
+def least_size(
+    falls_short: Callable[[Float[Array, ""]], Bool[Array, ""]],
+    smallest: Float[Array, ""],
+    *,
+    in_turn: bool = True,
+) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    """The smallest change that does not fall short, to about half a percent, and if there is one.
+
+    Rung by rung first: the effect need not grow with the change, and the smallest change that
+    reaches it is the one to look at.
+    """
+
+    def climbing(state: tuple[Array, Array]) -> Bool[Array, ""]:
+        rung, short = state
+        return short & (rung < RUNGS - 1)
+
+    def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rung = state[0] + 1
+        return rung, falls_short(smallest * FACTOR**rung)
+
+    start = (jnp.int32(0), falls_short(smallest))
+    if in_turn:
+        rung, short = jax.lax.while_loop(climbing, climb, start)
+    else:
+        # Side by side the slowest decides anyway, and a loop whose end is known never has a GPU
+        # wait for the host.
+        rung, short = jax.lax.fori_loop(
+            0, RUNGS - 1, lambda _, state: _where(state[1], climb(state), state), start
+        )
+    high = jnp.log(smallest) + rung * jnp.log(FACTOR)
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = (low + high) / 2
+        below = falls_short(jnp.exp(middle))
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    _, high = jax.lax.fori_loop(0, HALVINGS, halve, (high - jnp.log(FACTOR), high))
+    return jnp.exp(high), ~short
 
 
 def _where(chosen: Bool[Array, ""], yes: tuple[Array, ...], no: tuple[Array, ...]) -> Any:

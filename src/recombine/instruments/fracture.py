@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from recombine.errors import NotApplicable
+from recombine.cppn.sweeps import least_size
+from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families._family import Regression
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.subject import Subject
@@ -21,7 +22,8 @@ from recombine.models.layers import named_layers
 from recombine.seeds import host_seed
 
 EFFECT = 0.005  # of the answers' variance: what the sweep of every weight changes
-ROUNDS = 3  # of finding how far to move a weight
+CLOSE = 0.1  # how far beyond it a change may be and count as matched: some answers jump
+SMALLEST = 2.0**-8  # of a layer's deviation: the least change tried of its weights
 
 
 class Seen(NamedTuple):
@@ -41,12 +43,13 @@ class Fracture(Instrument):
     tasks, well below 1, is under `planted`). `disentanglement`: whether a unit tells of one module
     only, `completeness`: whether a module is told by few units (1 minus normalised
     entropies of squared correlations). `selectivity`: single weights are moved until the answers
-    change by a set amount; the share of that change, over tasks, that one module explains. Values
-    are means over the layer named, hidden layers by default. Controls: the untrained twin, modules
-    dealt out anew among tasks, and a planted layer with one unit a module.
+    change by a set amount; the share of that change, over tasks, that one module explains. A weight
+    that cannot do so, one of a unit that never answers for instance, tells nothing: it is left out
+    and counted as `dropped`. Values of units are means over hidden layers. Controls: the untrained
+    twin, modules dealt out anew among tasks, and a planted layer with one unit a module.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "fracture"
     needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -54,6 +57,14 @@ class Fracture(Instrument):
     tasks: int = 256
     inputs: int = 16
     sweeps: int = 48
+
+    def __post_init__(self) -> None:
+        for name, least in (("tasks", 2), ("inputs", 1), ("sweeps", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InvalidRequest(
+                    f"{name}={value!r}: expected a whole number of at least {least}"
+                )
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
@@ -69,10 +80,8 @@ class Fracture(Instrument):
         ranks = np.sort(rng.choice(pool, min(self.tasks, pool.size), replace=False))
         batch = grid(network, ranks, self.inputs)
         layers = seen(network, batch, self.inputs)
-        values = self.units(layers)
-        values["selectivity"] = self.selectivity(network, batch, rng)
-        control = self.units(seen(twin, batch, self.inputs))
-        control["selectivity"] = self.selectivity(twin, batch, rng)
+        values = self.units(layers) | self.selectivity(network, batch, rng)
+        control = self.units(seen(twin, batch, self.inputs)) | self.selectivity(twin, batch, rng)
         dealt = rng.permutation(len(ranks))
         shuffled = {name: Seen(layer.units, layer.latents[dealt]) for name, layer in layers.items()}
         table: dict[str, list[Any]] = {"layer": [], "measure": [], "value": []}
@@ -95,7 +104,7 @@ class Fracture(Instrument):
 
     def selectivity(
         self, network: SupervisedSubject, batch: Any, rng: np.random.Generator
-    ) -> float:
+    ) -> dict[str, float]:
         """The mean, over weights moved one at a time, of what one module explains."""
         layers = {
             path: layer.weight for path, layer in named_layers(network.model).items()
@@ -105,19 +114,36 @@ class Fracture(Instrument):
         answers = _answers(network.program, network.arrays, network.model, batch)
         wanted = EFFECT * float(jnp.var(answers))
         latents = network.latents(batch)[:: self.inputs]
-        found = []
+        changes: list[np.ndarray | None] = []
         for path, places in real.items():
             if not places.size:
                 continue
             count = max(1, self.sweeps // len(real))
             chosen = jnp.asarray(rng.choice(places, min(count, places.size), replace=False))
-            changes = np.asarray(
-                _swept(network.program, path, network.arrays, network.model, batch, chosen, wanted)
+            swept, reached = _swept(
+                network.program, path, network.arrays, network.model, batch, chosen, wanted
             )
-            for change in changes:
-                by_task = change.reshape(len(latents), self.inputs).mean(axis=1)
-                found.append(float(np.max(squared_correlation(by_task[:, None], latents > 0))))
-        return float(np.mean(found))
+            pairs = zip(np.asarray(swept), np.asarray(reached), strict=True)
+            changes += [change if there else None for change, there in pairs]
+        return selectivity(changes, latents)
+
+
+def selectivity(
+    changes: Sequence[Float[np.ndarray, "row"] | None], latents: Float[np.ndarray, "task module"]
+) -> dict[str, float]:
+    """What one module explains of each change, rows in blocks of tasks; without those not reached.
+
+    >>> latents = np.eye(3)
+    >>> selectivity([np.array([4.0, 0.0, 0.0]), None], latents)
+    {'dropped': 1.0, 'selectivity': 1.0}
+    """
+    shares = []
+    for change in changes:
+        if change is not None:
+            by_task = np.reshape(change, (len(latents), -1)).mean(axis=1)
+            shares.append(float(np.max(squared_correlation(by_task[:, None], latents > 0))))
+    told = {"dropped": float(len(changes) - len(shares))}
+    return told | ({"selectivity": float(np.mean(shares))} if shares else {})
 
 
 def grid(network: SupervisedSubject, ranks: np.ndarray, inputs: int) -> Any:
@@ -214,8 +240,11 @@ def _answers(program: Any, arrays: Any, model: Any, batch: Any) -> Array:
 def _swept(
     program: Any, path: str, arrays: Any, model: Any, batch: Any, places: Int[Array, "weight"],
     wanted: Float[Array, ""],
-) -> Float[Array, "weight row"]:  # fmt: skip
-    """The squared change of every answer when one weight is moved by as much as it takes."""
+) -> tuple[Float[Array, "weight row"], Bool[Array, "weight"]]:  # fmt: skip
+    """The squared change of every answer when one weight is moved by as much as it takes.
+
+    Beside it, whether any change of the weight has that effect.
+    """
     before = program.answer(arrays, model, batch)
     weight = named_layers(model)[path].weight
 
@@ -224,12 +253,13 @@ def _swept(
         after = program.answer(arrays, _with_weight(model, path, moved), batch)
         return jnp.mean((after - before) ** 2, axis=tuple(range(1, before.ndim)))
 
-    def one(place: Array) -> Array:
-        by = jnp.std(weight)
-        for _ in range(ROUNDS):
-            by = by * jnp.sqrt(wanted / jnp.maximum(jnp.mean(change(place, by)), 1e-20))
-            by = jnp.minimum(by, 1e3)
-        return change(place, by)
+    def one(place: Array) -> tuple[Array, Array]:
+        size, reached = least_size(
+            lambda by: jnp.mean(change(place, by)) < wanted, SMALLEST * jnp.std(weight)
+        )
+        found = change(place, size)
+        # A product that is no number does not fall short either.
+        return found, reached & (jnp.mean(found) <= (1 + CLOSE) * wanted)
 
     return jax.lax.map(one, places)
 

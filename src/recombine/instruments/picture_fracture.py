@@ -23,7 +23,7 @@ from recombine.cppn import (
     sweep_symmetry,
     sweepable,
 )
-from recombine.errors import NotApplicable
+from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.picture_walls import encoded, strips, wall
 from recombine.instruments.subject import Subject
@@ -82,6 +82,10 @@ class PictureFracture(Instrument):
 
     sweeps: int = 60
     shows: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sweeps, int) or self.sweeps < 0:
+            raise InvalidRequest(f"sweeps={self.sweeps!r}: expected a whole number, 0 for none")
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)

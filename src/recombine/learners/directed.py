@@ -80,6 +80,7 @@ class DirectedPicture(Learner):
         self.pictures.check()
         if not 0 <= self.number < self.pictures.count:
             raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        self.materials()  # refuses too few evaluations
 
     def materials(self) -> dict[str, Material]:
         return {

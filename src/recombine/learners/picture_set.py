@@ -21,13 +21,15 @@ from recombine.cppn import (
     picture,
     read_genome,
     stencil_genome,
+    unselected,
 )
+from recombine.cppn.archive import worth
 from recombine.data import located
 from recombine.data.getting import NotHere
 from recombine.errors import InvalidRequest, unknown
 from recombine.learners._learner import Material, Tensors
 
-SOURCES = ("evolved", "stencils", "archive")
+SOURCES = ("evolved", "unselected", "stencils", "archive")
 # Room for nearly every genome that evolution or a stencil makes here; others are not chosen.
 ROOM = "8;cache:10,cos:2,gaussian:4,identity:3,relu:3,sigmoid:2,sin:3,tanh:3"
 STAGES = 4  # pictures along the path of a curriculum, the last one its end
@@ -39,9 +41,11 @@ CURVE = 100  # points kept of the way towards a picture
 class PictureSet(Material):
     """Pictures with the networks that evolution, or a rule, draws them with.
 
-    `evolved`: the elites, as unlike as can be, of an evolution without a target. `stencils`:
-    unified by making, all their neurons symmetric. `archive`: `genomes` by their name in the data
-    set picbreeder, or by the path of a file. All are written as matrices of one `architecture`.
+    `evolved`: the elites, as unlike as can be, of an evolution without a target. `unselected`:
+    for each of these elites a genome of as many mutations and as many hidden nodes that matter,
+    but of parents that nobody chose. `stencils`: unified by making, all their neurons symmetric.
+    `archive`: `genomes` by their name in the data set picbreeder, or by the path of a file. All are
+    written as matrices of one `architecture`.
 
     >>> PictureSet("stencils", count=2, size=8).make()["target"].shape
     (2, 64, 3)
@@ -49,7 +53,7 @@ class PictureSet(Material):
 
     version: ClassVar[int] = 1
 
-    source: Literal["evolved", "stencils", "archive"] = "stencils"
+    source: Literal["evolved", "unselected", "stencils", "archive"] = "stencils"
     count: int = 2
     size: int = 32
     seed: int = 0
@@ -71,11 +75,11 @@ class PictureSet(Material):
             )
 
     def check(self) -> None:
-        """Refuses what cannot be made here: an impossible shape, genomes that are not there."""
-        Architecture.parse(self.architecture)
+        """Refuses what cannot be made here: an impossible shape, files that are no genomes."""
+        room = Architecture.parse(self.architecture)
         for name in self.genomes:
             try:
-                _file(name)
+                layerise(read_genome(_file(name)), room)
             except NotHere as error:
                 raise InvalidRequest(str(error)) from error
 
@@ -107,6 +111,16 @@ class PictureSet(Material):
                     f"{self.count} stencils asked for: of {MANY} only {len(found)} fit into {room}"
                 )
             return found
+        found = self._elites(room)
+        if self.source == "evolved":
+            return found
+        return [
+            unselected(line, (self.seed, n), may=lambda one: worth(one) and _holds(room, one))
+            for n, line in enumerate(found)
+        ]
+
+    def _elites(self, room: Architecture) -> list[list[Genome]]:
+        """The lines of the elites that are chosen, of those that fit."""
         archive = evolve(self.seed, self.evaluations)
         able = tuple(one for one in archive.elites if _holds(room, one.genome))
         others = (one for one in archive.elites if one not in able)

@@ -124,6 +124,13 @@ class PictureLearner(Learner):
                 raise unknown(name, value, known)
         if not 0 <= self.number < self.pictures.count:
             raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        for name in ("training_steps", "evaluation_every"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
+        rate = self.learning_rate
+        if not isinstance(rate, int | float) or not 0 <= rate < np.inf:
+            raise InvalidRequest(f"learning_rate={rate!r}: expected a number from 0, such as 0.003")
         if not 0 <= self.stir < np.inf or (self.stir and self.begin is None):
             raise InvalidRequest(
                 f"stir={self.stir}: expected 0, or a positive number with a network to begin with"

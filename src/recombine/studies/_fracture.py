@@ -1,4 +1,4 @@
-"""How the fracture study reads its rows: pictures by ways, siblings, genomes and students."""
+"""How the fracture study reads its rows: pictures by ways, their siblings, genomes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from recombine.studies import _base as base
 
 Measure = Callable[[Results], Evidence]
 LEAST = 10.0  # steps between looks: what took fewer is not told apart
+GAP = 0.35  # of concordance, from which on a pair of networks is whole and fractured
+DRAWN = 1e-3  # mean squared error to which twins of an archive's picture have to draw it
+WHOLE = 0.95  # mean concordance of a network that is whole
 
 
 def of_picture(row: Row, name: str, control: str | None = None) -> float:
@@ -22,15 +25,14 @@ def of_picture(row: Row, name: str, control: str | None = None) -> float:
 
 def able(results: Results, grid: Any, part: str = "picture", **labels: Any) -> Results:
     """Networks that draw their picture."""
-    rows = results.where(part=part, **labels)
-    good = [r for r in rows if not r.diverged and of_picture(r, "error") <= grid.error]
-    return Results(good)
+    rows, bound = results.where(part=part, **labels), DRAWN if part == "genome" else grid.error
+    return Results([r for r in rows if not r.diverged and of_picture(r, "error") <= bound])
 
 
 def left_out(results: Results, grid: Any, part: str = "picture", **labels: Any) -> str:
-    rows = results.where(part=part, **labels)
+    rows, bound = results.where(part=part, **labels), DRAWN if part == "genome" else grid.error
     behind = len(rows) - len(able(results, grid, part, **labels))
-    return f"Left out: {behind} of {len(rows)} above an error of {grid.error:g}." if behind else ""
+    return f"Left out: {behind} of {len(rows)} above an error of {bound:g}." if behind else ""
 
 
 def by_picture(rows: Results, number: Callable[[Row], float]) -> dict[int, float]:
@@ -55,40 +57,100 @@ def drawn(grid: Any) -> Measure:
     return measure
 
 
-def between(
-    grid: Any, source: str = "evolved", symmetric: float = 0.0
-) -> Callable[..., Measure]:  # fmt: skip
-    """second - first (or their ratio) for each picture, of networks that draw it."""
-
-    def named(name: str, first: str, second: str, ratio: bool = False) -> Measure:
-        def measure(results: Results) -> Evidence:
-            sides = []
-            for way in (first, second):
-                rows = able(results, grid, source=source, way=way)
-                kept = [r for r in rows if of_picture(r, "target_symmetry") >= symmetric]
-                sides.append(by_picture(Results(kept), lambda r: of_picture(r, name)))
-            left, right = sides
-            both = sorted(left.keys() & right.keys())
-            values = [right[n] / left[n] if ratio else right[n] - left[n] for n in both]
-            notes = [left_out(results, grid, source=source, way=way) for way in (first, second)]
-            note = " ".join(dict.fromkeys(text for text in notes if text))
-            found = base.require(np.asarray(values), f"{note} Pictures that both draw".strip())
-            return Evidence.of_values(found, note)
-
-        return measure
-
-    return named
+def gaps(
+    grid: Any, results: Results, name: str, first: str, second: str, source: str = "evolved",
+    symmetric: float = 0.0,
+) -> tuple[dict[int, float], str]:  # fmt: skip
+    """second - first for each picture, of networks that draw it, and who was left out."""
+    sides = []
+    for way in (first, second):
+        rows = able(results, grid, source=source, way=way)
+        kept = [r for r in rows if of_picture(r, "target_symmetry") >= symmetric]
+        sides.append(by_picture(Results(kept), lambda r: of_picture(r, name)))
+    left, right = sides
+    notes = [left_out(results, grid, source=source, way=way) for way in (first, second)]
+    note = " ".join(dict.fromkeys(text for text in notes if text))
+    return {n: right[n] - left[n] for n in sorted(left.keys() & right.keys())}, note
 
 
-def over_untrained(grid: Any) -> Measure:
+def between(grid: Any, name: str, first: str, second: str, source: str = "evolved") -> Measure:
+    """second - first for each picture, of networks that draw it."""
+
+    def measure(results: Results) -> Evidence:
+        found, note = gaps(grid, results, name, first, second, source)
+        values = np.asarray(list(found.values()))
+        return Evidence.of_values(
+            base.require(values, f"{note} Pictures that both draw".strip()), note
+        )
+
+    return measure
+
+
+def whole(grid: Any, symmetric: float = 0.0) -> Measure:
+    """How much more concordant evolution's networks are than their twins.
+
+    Not told where genomes that nobody selected differ from their twins as much: a network of few
+    neurons is more symmetric than a full one whoever made it.
+    """
+
+    def measure(results: Results) -> Evidence:
+        (found, note), (other, _) = (
+            gaps(grid, results, "concordance", "descent", "evolved", source, symmetric)
+            for source in ("evolved", "unselected")
+        )
+        kind = " so symmetric" if symmetric else ""
+        values = np.asarray(list(found.values()))
+        base.require(values, f"{note} Pictures{kind} that both draw".strip())
+        chance = base.require(
+            np.asarray(list(other.values())), f"Pictures{kind} that nobody selected"
+        ).mean()
+        if chance >= GAP:
+            raise NotTested(
+                f"{values.mean():.2f}; but genomes of like size that nobody selected differ from "
+                f"their twins by {chance:.2f} too: the difference tells of size."
+            )
+        return Evidence.of_values(values, f"{note} Unselected genomes: {chance:.2f}.".strip())
+
+    return measure
+
+
+def beyond_size(grid: Any, name: str) -> Measure:
+    """evolved - descent, less the same for the unselected genome of like size."""
+
+    def measure(results: Results) -> Evidence:
+        (found, note), (other, more) = (
+            gaps(grid, results, name, "descent", "evolved", source)
+            for source in ("evolved", "unselected")
+        )
+        both = sorted(found.keys() & other.keys())
+        values = np.asarray([found[n] - other[n] for n in both])
+        note = f"{note} {f'Unselected: {more}' if more else ''}".strip()
+        base.require(values, f"{note} Pairs of pictures that all draw".strip())
+        means = (float(np.mean([side[n] for n in both])) for side in (found, other))
+        told = "Evolved {:.2f}, unselected {:.2f}.".format(*means)
+        return Evidence.of_values(values, f"{note} {told}".strip())
+
+    return measure
+
+
+def over_untrained(grid: Any, name: str = "concordance", ratio: bool = False) -> Measure:
+    """Networks trained by descent beside their untrained twins, for each picture."""
+
+    def change(row: Row) -> float:
+        after, before = of_picture(row, name), of_picture(row, name, "untrained")
+        return after / before if ratio else after - before
+
     def measure(results: Results) -> Evidence:
         rows = able(results, grid, source="evolved", way="descent")
-        gained = by_picture(
-            rows,
-            lambda r: of_picture(r, "concordance") - of_picture(r, "concordance", "untrained"),
-        )
-        values = base.require(np.asarray(list(gained.values())), "Pictures")
-        return Evidence.of_values(values, left_out(results, grid, source="evolved", way="descent"))
+        values = np.asarray(list(by_picture(rows, change).values()))
+        notes = [left_out(results, grid, source="evolved", way="descent")]
+        if ratio and len(values):
+            ends = able(results, grid, source="evolved", way="evolved")
+            means = [by_picture(side, lambda r: of_picture(r, name)) for side in (rows, ends)]
+            both = [means[0][n] / means[1][n] for n in means[0].keys() & means[1].keys()]
+            notes += [f"{np.mean(both):.1f} times those of evolution's networks."] if both else []
+        note = " ".join(text for text in notes if text)
+        return Evidence.of_values(base.require(values, f"{note} Pictures".strip()), note)
 
     return measure
 
@@ -236,26 +298,44 @@ def foretold(grid: Any, trained: bool = False) -> Measure:
 def archived(grid: Any, genome: str) -> Callable[..., Measure]:
     """A number of the twins of an archive's picture, or its ratio to the archive's network."""
 
-    def named(name: str, ratio: bool = False) -> Measure:
+    def named(name: str, ratio: float | None = None) -> Measure:
         def measure(results: Results) -> Evidence:
             rows = _archive(grid, results, genome)
-            twins = [r for r in rows.where(way="descent") if not r.diverged]
+            if name == "error":
+                twins = [r for r in rows.where(way="descent") if not r.diverged]
+                values = np.asarray([of_picture(r, "error") for r in twins])
+                return Evidence.of_values(base.require(values, "Twins"))
+            own = rows.where(way="evolved")[0]
+            note = f"{_symmetric_maps(own)} {left_out(rows, grid, 'genome', way='descent')}".strip()
+            twins = able(rows, grid, "genome", way="descent")
             values = np.asarray([of_picture(r, name) for r in twins])
-            if ratio:
-                values = values / of_picture(rows.where(way="evolved")[0], name)
-            return Evidence.of_values(base.require(values, "Twins"))
+            base.require(values, f"{note} Twins that draw it")
+            if of_picture(own, "concordance") < WHOLE:
+                raise NotTested(f"{note} That is not whole: nothing to be compared with.")
+            if ratio is None:
+                return Evidence.of_values(values, note)
+            begun = np.mean([of_picture(r, name, "untrained") for r in twins])
+            begun = begun / of_picture(own, name)
+            values = values / of_picture(own, name)
+            if begun >= ratio:
+                raise NotTested(
+                    f"{values.mean():.1f} times; but untrained twins begin at {begun:.1f} times: "
+                    "the ratio tells of size."
+                )
+            return Evidence.of_values(values, f"{note} Untrained: {begun:.1f} times.")
 
         return measure
 
     return named
 
 
-def archived_maps(grid: Any, genome: str) -> Measure:
-    def measure(results: Results) -> Evidence:
-        row = _archive(grid, results, genome).where(way="evolved")[0]
-        return Evidence.of_values(row.readings["picture-fracture"].tables["maps"]["concordance"])
-
-    return measure
+def _symmetric_maps(row: Row) -> str:
+    """The archive has one network: its maps are counted, and no interval is over them."""
+    maps = np.asarray(row.readings["picture-fracture"].tables["maps"]["concordance"])
+    return (
+        f"Of the {len(maps)} distinct maps of the archive's network {np.sum(maps > WHOLE)} are "
+        f"symmetric (mean concordance {maps.mean():.2f})."
+    )
 
 
 def _archive(grid: Any, results: Results, genome: str) -> Results:
@@ -265,61 +345,3 @@ def _archive(grid: Any, results: Results, genome: str) -> Results:
     if not rows.where(way="evolved"):
         raise NotTested(f"The genome of {genome} is not here: recombine data get picbreeder.")
     return rows
-
-
-def module_steps(grid: Any, results: Results, seed: int, share: float) -> float:
-    """log2 steps to a new module, mean over the modules that were exchanged."""
-    rows = results.where(part="module", seed=seed, held_out=share)
-    found = [log_steps(r, "seen", grid.learnt, falling=False)[0] for r in rows]
-    return float(np.mean(found)) if found else float("nan")
-
-
-def able_students(results: Results) -> Results:
-    return base.trained(results.where(part="student"))
-
-
-def from_scratch(grid: Any) -> Measure:
-    def measure(results: Results) -> Evidence:
-        rows, values = able_students(results), []
-        for seed in rows.labels("seed"):
-            known = [module_steps(grid, results, seed, r.labels["held_out"])
-                     for r in rows.where(seed=seed)]  # fmt: skip
-            values.append(module_steps(grid, results, seed, -1.0) - float(np.mean(known)))
-        note = base.left_out(results.where(part="student"))
-        found = base.require(np.asarray(values), f"{note} Seeds".strip())
-        return Evidence.of_values(found, note)
-
-    return measure
-
-
-def new_module(grid: Any, measure_name: str, beyond: bool = False) -> Measure:
-    """Correlation, within seeds, of a measure of fracture and log2 steps to a new module."""
-
-    def measure(results: Results) -> Evidence:
-        rows = able_students(results)
-        note = base.left_out(results.where(part="student"))
-        seeds = [s for s in rows.labels("seed") if len(rows.where(seed=s)) > 1 + beyond]
-        if len(seeds) < 2:
-            raise NotTested(f"Needs two seeds with several trained students. {note}".strip())
-        x: list[float] = []
-        y: list[float] = []
-        given: list[float] = []
-        groups: list[int] = []
-        for seed in seeds:
-            for row in rows.where(seed=seed):
-                x.append(row.value("fracture", measure_name))
-                y.append(module_steps(grid, results, seed, row.labels["held_out"]))
-                given.append(base.unseen(row))
-                groups.append(seed)
-
-        def interval(level: float) -> Any:
-            return within_group_correlation(
-                x, y, groups, given=np.asarray(given)[:, None] if beyond else None,
-                cluster=groups, level=level,
-            )  # fmt: skip
-
-        if not np.isfinite(interval(0.95).estimate):
-            raise NotTested("Steps, or the measure, do not differ among the students of a seed.")
-        return Evidence.of_interval(interval, note)
-
-    return measure

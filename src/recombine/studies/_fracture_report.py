@@ -14,9 +14,11 @@ from recombine.report.document import Figure, Gallery, Section, Strip, Table
 from recombine.report.figures import Estimates, Panel, Points, Series, dots, panels, scatter
 from recombine.studies import _base as base
 from recombine.studies import _fracture as parts
+from recombine.studies import _fracture_students as pupils
 
 WORDS = {"evolved": "by evolution", "descent": "by descent", "curriculum": "by a curriculum",
          "stirred": "by evolution, stirred", "scratch": "from scratch"}  # fmt: skip
+MADE = {"stencils": "by making", "unselected": "by mutation alone"}
 POINTS = 40  # of a curve that is drawn
 SYMMETRY = {"concordance": "concordance", "symmetric_share": "share above .95",
             "rotated": "concordance, rotated", "sweep_symmetry": "sweeps"}  # fmt: skip
@@ -109,6 +111,8 @@ def measures(grid: Any, results: Results) -> Section:
         "Concordance: how alike a neuron's map and its mirror image are (absolute correlation, "
         "mean over distinct maps), under the symmetry that the picture has most of. Untrained is a "
         "network of the same architecture with random weights: what symmetry comes for free. "
+        "Unselected are genomes that had as many mutations as ours, and have as many hidden nodes, "
+        "but whose ancestors nobody chose: what comes of being small. "
         "It depends on the basis, so it is also told after a random rotation within layers; sweeps "
         "are how symmetric the changes are that single weights make (a half is none). Below it: "
         "how much maps vary from pixel to pixel, and how many there are.",
@@ -149,7 +153,8 @@ def _measure_table(
     grid: Any, results: Results, title: str, measures: Mapping[str, str]
 ) -> Table:  # fmt: skip
     table: list[list[Any]] = []
-    sources = [("picture", "evolved", "our pictures"), ("picture", "stencils", "stencils"),
+    sources = [("picture", "evolved", "our pictures"), ("picture", "unselected", "unselected"),
+               ("picture", "stencils", "stencils"),
                *(("genome", name, name) for name in grid.genomes)]  # fmt: skip
     for part, source, called in sources:
         for way in ("evolved", "descent", "curriculum"):
@@ -157,7 +162,7 @@ def _measure_table(
             rows = parts.able(results, grid, part, source=source, way=way)
             if not whole:
                 continue
-            made = "by making" if (source, way) == ("stencils", "evolved") else WORDS[way]
+            made = MADE.get(source, WORDS[way]) if way == "evolved" else WORDS[way]
             cells = [_told(rows, name) for name in measures]
             count = [f"{len(rows)} of {len(whole)}"] if "error" in measures else []
             table.append([called, made, *count, *cells])
@@ -170,7 +175,8 @@ def _measure_table(
         ["pictures", "network", *(["draw it"] if "error" in measures else []), *measures.values()],
         table,
         f"Means, over pictures (of an archive's picture over twins), with 95 % intervals, of "
-        f"networks with an error of at most {grid.error:g}.",
+        f"networks with an error of at most {grid.error:g} ({parts.DRAWN:g} on an archive's "
+        "picture).",
     )  # fmt: skip
 
 
@@ -267,14 +273,16 @@ def directed(results: Results) -> Section:
 
 
 def students(grid: Any, results: Results) -> Section:
-    rows = parts.able_students(results)
+    rows = pupils.able_students(results)
     clouds = [_student_cloud(grid, results, rows, name)
               for name in ("concordance", "disentanglement", "selectivity") if rows]  # fmt: skip
     table = []
     for share in (*grid.held_out, -1.0):
         chosen = rows.where(held_out=share)
-        seeds = chosen.labels("seed") if share >= 0 else rows.labels("seed")
-        steps = [2 ** parts.module_steps(grid, results, seed, share) for seed in seeds]
+        if share >= 0:
+            steps = [2 ** pupils.steps_of(grid, results, row) for row in chosen]
+        else:
+            steps = [2 ** pupils.module_steps(grid, results, n, share) for n in rows.labels("seed")]
         cells = [base.interval_text(chosen.values(*pair)) for pair in _STUDENT]
         called = f"{share:g} held out" if share >= 0 else "from scratch"
         table.append([called, *cells, base.interval_text(np.asarray(steps)), len(steps)])
@@ -286,30 +294,30 @@ def students(grid: Any, results: Results) -> Section:
         "Concordance: a unit answers to a module alike in any company. Disentanglement: a unit "
         "tells of one module. Selectivity: moving one weight changes the answers where one module "
         "is at work. Then one module is exchanged for a new one, and all students of a seed learn "
-        f"it from the same examples, until a seen score of {grid.learnt:g}.",
+        f"it from the same examples, until a seen score of {grid.learnt:g}. Students are compared "
+        "with those of the same teacher that saw the same combinations: who saw fewer differs in "
+        "everything.",
         figures=clouds,
         tables=[Table("Students", ["student", "unseen score", "concordance", "disentanglement",
                                    "selectivity", "steps to a new module", "students"], table,
-                      "Means over seeds with 95 % intervals, of students with a seen score of at "
+                      "Means over students with 95 % intervals, of those with a seen score of at "
                       "least .9.")],
     )  # fmt: skip
 
 
 def _student_cloud(grid: Any, results: Results, rows: Results, name: str) -> Figure:
-    """Each student beside the others of its teacher."""
+    """Each student beside the others of its teacher that saw the same."""
     points: dict[float, list[tuple[float, float]]] = {share: [] for share in grid.held_out}
-    for seed in rows.labels("seed"):
-        mine = rows.where(seed=seed)
+    for mine in pupils.alike(rows):
         values = np.asarray([r.value("fracture", name) for r in mine])
-        steps = np.asarray([parts.module_steps(grid, results, seed, r.labels["held_out"])
-                            for r in mine])  # fmt: skip
+        steps = np.asarray([pupils.steps_of(grid, results, r) for r in mine])
         for row, x, y in zip(mine, values - values.mean(), 2 ** (steps - steps.mean()),
                              strict=True):  # fmt: skip
             points[row.labels["held_out"]].append((float(x), float(y)))
     groups = [Points(f"{share:g} held out", *zip(*pairs, strict=True))
               for share, pairs in points.items() if pairs]  # fmt: skip
     return scatter(
-        f"Steps to a new module by {name}", f"{name}, less the mean of its teacher's students",
+        f"Steps to a new module by {name}", f"{name}, less the mean of its seed and share",
         "steps, as a multiple of that mean", groups,
     )  # fmt: skip
 

@@ -2,9 +2,10 @@
 
 `recombine run fracture --preset standard` evolves pictures without a target, trains networks of
 the same architecture to draw the same pictures by gradient descent, and looks inside both: are
-the neurons as symmetric as the picture they draw? Then all of them go on to learn a sibling of
-their picture. Expected from the source: evolved networks are whole, trained ones are fractured
-though they draw the same; that fracture costs anything later is what is asked here.
+the neurons as symmetric as the picture they draw? Genomes of like size that nobody selected show
+how much of that is evolution's. Then all of them go on to learn a sibling of their picture.
+Expected from the source: evolved networks are whole, trained ones are fractured though they draw
+the same; that fracture costs anything later is what is asked here.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from recombine.learners.picture_set import PictureSet
 from recombine.learners.pictures import PictureLearner
 from recombine.learners.supervised import Supervised
 from recombine.report.document import Section
+from recombine.seeds import Seeds
 from recombine.studies import _base as base
-from recombine.studies import _fracture as parts
+from recombine.studies import _fracture_claims as claimed
 from recombine.studies import _fracture_report as report
+from recombine.studies._fracture_claims import STIR, STIRRED
 from recombine.supports import SupportRule
 
 # The architectures of the published twins: as small as each genome allows.
@@ -35,11 +38,12 @@ ARCHITECTURES = {
     "skull": "12;cache:15,gaussian:4,identity:2,sin:1",
     "butterfly": "16;cache:17,gaussian:4,sigmoid:1,sin:1",
 }
+SIBLINGS = ("turned", "recoloured", "recombined")
 SMALL = 32  # pixels a side at which evolution is told what to draw
 LOOKS = 10  # steps between looks at what is learnt next
-ANEW, STIRRED = "scratch", "stirred"
-STIR = 0.1  # of freshly drawn weights, so that evolution's idle neurons can learn at all
-APART = 1_000  # between the seeds of twins of one picture
+COUNTS = ("pictures", "stencils", "twins", "genome_twins", "seeds", "students", "exchanged")
+ANEW = "scratch"
+APART = 1_000  # between the seeds of twins of one picture, or of students of one teacher
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Grid:
     symmetric: float = 0.7  # how much symmetry a picture has that is called symmetric
     sweeps: int = 10
     shown: int = 3
-    siblings: tuple[str, ...] = ("turned", "recoloured", "recombined")
+    siblings: tuple[str, ...] = ("turned", "recombined")
     sibling_steps: int = 300
     matched: float = 3e-2  # the error at which a sibling counts as learnt
     directed: int = 1_000  # evaluations of the evolution towards each picture
@@ -70,7 +74,8 @@ class Grid:
     active: int = 3
     width: int = 64
     depth: int = 2
-    held_out: tuple[float, ...] = (0.25, 0.5, 0.75)
+    held_out: tuple[float, ...] = (0.5,)
+    students: int = 3  # of each teacher and share
     exchanged: int = 1  # modules, one at a time
     module_steps: int = 200
     share: float = 0.25  # held out while a new module is learnt
@@ -99,32 +104,36 @@ class FractureStudy(Study):
         "What fracture causes: networks differ in it by the way they were made, and in more.",
         "That any one number is fracture: each measure is of one symptom, and of one basis.",
         "Many evolutions: the pictures of a run come from one, and some share early ancestors.",
+        "What selection by people would do: our unselected genomes are matched to our evolution.",
     )
     presets: ClassVar = {
         "smoke": Grid(
             pictures=2, size=16, evaluations=600, stencils=1, steps=20, sweeps=2, shown=1,
             siblings=("turned",), sibling_steps=20, directed=100, training="smoke", width=16,
-            depth=1, held_out=(0.25,), module_steps=20, seeds=2,
+            depth=1, held_out=(0.25,), students=1, module_steps=20, seeds=2,
         ),
         "quick": Grid(),
         "standard": Grid(
             pictures=16, size=64, evaluations=10_000, stencils=8, twins=3, steps=20_000,
-            sweeps=60, sibling_steps=3_000, matched=1e-2, directed=20_000,
+            sweeps=60, siblings=SIBLINGS, sibling_steps=3_000, matched=1e-2, directed=20_000,
             genomes=("skull", "butterfly"), genome_size=128, genome_steps=40_000,
-            training="standard", width=128, depth=4, held_out=(0.25, 0.5, 0.75, 0.9),
+            training="standard", width=128, depth=4, held_out=(0.25, 0.75), students=2,
             exchanged=2, module_steps=4_000, learnt=0.9, seeds=8,
         ),
         "paper": Grid(
             pictures=24, size=256, evaluations=100_000, stencils=12, twins=8, steps=100_000,
-            error=1e-3, sweeps=200, sibling_steps=20_000, matched=1e-2, directed=100_000,
-            genomes=("skull", "butterfly"), genome_size=256, genome_steps=100_000,
+            error=1e-3, sweeps=200, siblings=SIBLINGS, sibling_steps=20_000, matched=1e-2,
+            directed=100_000, genomes=("skull", "butterfly"), genome_size=256, genome_steps=100_000,
             training="paper", modules=16, width=256, depth=4,
-            held_out=(0.25, 0.5, 0.75, 0.9), exchanged=4, module_steps=10_000, learnt=0.9,
-            seeds=10,
+            held_out=(0.25, 0.5, 0.75, 0.9), students=2, exchanged=4, module_steps=10_000,
+            learnt=0.9, seeds=10,
         ),
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
+        for name in COUNTS:
+            if getattr(grid, name) < 1:
+                raise InvalidRequest(f"{name}={getattr(grid, name)}: expected at least 1")
         strange = sorted(set(grid.genomes) - set(ARCHITECTURES))
         if strange:
             raise InvalidRequest(
@@ -133,8 +142,7 @@ class FractureStudy(Study):
         return [*pictures(grid), *siblings(grid), *directed(grid), *genomes(grid), *students(grid)]
 
     def claims(self, grid: Grid) -> list[Claim]:
-        return [*claims_of_pictures(grid), *claims_of_siblings(grid), *claims_of_genomes(grid),
-                *claims_of_students(grid)]  # fmt: skip
+        return claimed.claims(grid)
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return report.sections(grid, results)
@@ -149,14 +157,15 @@ def painter(grid: Grid, source: str, number: int, way: Any, twin: int = 0) -> Pi
         return PictureLearner(shown, 0, way, seed=twin, training_steps=grid.genome_steps,
                               learning_rate=grid.rate,
                               evaluation_every=_looks(grid.genome_steps))  # fmt: skip
-    # Twins of different pictures begin apart too: pictures are what intervals are over.
+    # Twins of different pictures begin apart too: pictures are what intervals are over. Those of
+    # one number begin alike, whatever the way and the source: they are what is compared.
     return PictureLearner(collection(grid, source), number, way, seed=number + APART * twin,
                           training_steps=grid.steps, learning_rate=grid.rate,
                           evaluation_every=_looks(grid.steps))  # fmt: skip
 
 
 def collection(grid: Grid, source: Any) -> PictureSet:
-    count = grid.pictures if source == "evolved" else grid.stencils
+    count = grid.stencils if source == "stencils" else grid.pictures
     return PictureSet(source, count, grid.size, evaluations=grid.evaluations)
 
 
@@ -171,8 +180,9 @@ def ways(grid: Grid, twins: int, *trained: str) -> list[tuple[str, int]]:
 
 def pictures(grid: Grid) -> list[Cell]:
     found = []
-    for source, count in (("evolved", grid.pictures), ("stencils", grid.stencils)):
-        # A stencil has no ancestors to go along.
+    for source in ("evolved", "unselected", "stencils"):
+        count = collection(grid, source).count
+        # A stencil has no ancestors to go along, and an unselected genome none worth it.
         trained = ("descent", "curriculum") if source == "evolved" else ("descent",)
         for number in range(count):
             for way, twin in ways(grid, grid.twins, *trained):
@@ -227,11 +237,15 @@ def genomes(grid: Grid) -> list[Cell]:
 
 
 def students(grid: Grid) -> list[Cell]:
-    """Students that saw more or less, and a new module for each, alike for all of one seed."""
+    """Students that saw more or less, and a new module for each, alike for all of one seed.
+
+    Those of one seed and share have the same teacher and saw the same combinations; they differ in
+    their first weights and in the order of examples.
+    """
     training, found = base.training_named(grid.training), []
     instruments = (Generalization(), Fracture(sweeps=max(8, grid.sweeps)))
     for seed in range(grid.seeds):
-        before: Supervised | AsDrawn | None = None
+        first: Supervised | None = None
         for share in grid.held_out:
             known = base.cell(
                 training, modules=grid.modules, active=grid.active, width=grid.width,
@@ -239,152 +253,30 @@ def students(grid: Grid) -> list[Cell]:
                 part="student",
             )  # fmt: skip
             assert isinstance(known.learner, Supervised)
-            before = known.learner
-            found += [known, *_new_modules(grid, before, share, seed)]
-        if before is not None:
-            found += _new_modules(grid, AsDrawn(before), -1.0, seed)
+            first = known.learner
+            for student in range(grid.students):
+                own = seed + APART * student
+                learner = replace(first, seeds=replace(first.seeds, init=own, train=own))
+                labels = {**known.labels, "student": student}
+                found.append(replace(known, learner=learner, labels=labels))
+                found += _new_modules(grid, learner, share, seed, student)
+        if first is not None:
+            found += _new_modules(grid, AsDrawn(first), -1.0, seed, 0)
     return found
 
 
 def _new_modules(
-    grid: Grid, before: Supervised | AsDrawn, share: float, seed: int
+    grid: Grid, before: Supervised | AsDrawn, share: float, seed: int, student: int
 ) -> list[Cell]:  # fmt: skip
     """One cell for each module that is exchanged; the same examples whatever `before` saw."""
     return [
         Cell(
             NewModule.after(
                 before, module, support=SupportRule("random", held_out=grid.share),
-                training_steps=grid.module_steps, evaluation_every=LOOKS,
+                seeds=Seeds.all(seed), training_steps=grid.module_steps, evaluation_every=LOOKS,
             ),
-            {"part": "module", "seed": seed, "held_out": share, "module": module},
+            {"part": "module", "seed": seed, "held_out": share, "student": student,
+             "module": module},
         )
         for module in range(grid.exchanged)
-    ]  # fmt: skip
-
-
-def claims_of_pictures(grid: Grid) -> list[Claim]:
-    def pair(name: str, sentence: str, measure: Any, **criterion: float) -> Claim:
-        return Claim(name, sentence, measure, unit="pictures", **criterion)
-
-    between, error = parts.between(grid), f"{grid.error:g}"
-    return [
-        pair("floor: descent draws the pictures",
-             f"Networks trained by descent reach an error of at most {error} on at least .75 of "
-             "our evolved pictures",
-             parts.drawn(grid), at_least=0.75),
-        pair("evolved whole, trained fractured",
-             "The symmetry concordance of neurons is higher, by at least .35, in evolution's "
-             f"network than in its twin trained by descent to an error of at most {error}",
-             between("concordance", "descent", "evolved"), at_least=0.35),
-        pair("the same in symmetric pictures",
-             f"The same where the picture itself has a symmetry of at least {grid.symmetric:g}",
-             parts.between(grid, symmetric=grid.symmetric)("concordance", "descent", "evolved"),
-             at_least=0.35),
-        pair("also in another basis",
-             "The same difference is above 0 after every layer was rotated at random",
-             between("rotated", "descent", "evolved"), above=0.0),
-        pair("planted: stencils are told apart",
-             "The same difference is at least .35 where a stencil, symmetric by making, takes the "
-             "place of evolution",
-             parts.between(grid, source="stencils")("concordance", "descent", "evolved"),
-             at_least=0.35),
-        pair("training adds little symmetry",
-             "The concordance of networks trained by descent is at most .1 above that of their "
-             "untrained twins",
-             parts.over_untrained(grid), at_most=0.1),
-        pair("more distinct maps",
-             "Networks trained by descent have at least 5 times as many distinct feature maps as "
-             "evolution's",
-             between("distinct", "evolved", "descent", ratio=True), at_least=5.0),
-        pair("rougher maps",
-             "Their feature maps vary at least 1.4 times as much from pixel to pixel",
-             between("variation", "evolved", "descent", ratio=True), at_least=1.4),
-        pair("sweeps keep the symmetry",
-             "What changing one weight does to the picture is more symmetric in evolution's "
-             "network",
-             between("sweep_symmetry", "descent", "evolved"), above=0.0),
-        pair("the path matters",
-             "Descent along the pictures of the ancestors, to an error of at most "
-             f"{error}, ends at a concordance higher by at least .15 than descent on the picture "
-             "alone",
-             between("concordance", "descent", "curriculum"), at_least=0.15),
-        pair("evolution told what to draw fails",
-             f"Evolution towards the picture ends, after {grid.directed:,} evaluations, at an "
-             "error at least 10 times that of descent (log10 of the ratio)",
-             parts.directed_error(grid), at_least=1.0),
-    ]  # fmt: skip
-
-
-def claims_of_siblings(grid: Grid) -> list[Claim]:
-    bound = f"an error of {grid.matched:g}"
-    sooner = [
-        Claim(f"fracture costs steps: {sibling}",
-              f"Networks trained by descent take more steps than evolution's until {bound} on the "
-              f"{sibling} picture (log2 of the ratio)",
-              parts.slower(grid, sibling), unit="pictures", above=0.0)
-        for sibling in grid.siblings
-    ]  # fmt: skip
-    return [
-        *sooner,
-        Claim("fracture costs steps: idle neurons awake",
-              f"The same over all siblings where {STIR:g} of freshly drawn weights was added to "
-              "evolution's network, whose idle neurons no gradient would reach",
-              parts.slower(grid, *grid.siblings, whole=STIRRED), unit="pictures", above=0.0),
-        Claim("concordance tells who learns a sibling sooner",
-              f"Among all networks of one picture, those of higher concordance take fewer steps "
-              f"until {bound} on its siblings (rank correlation within picture and sibling)",
-              parts.foretold(grid), unit="pictures", below=0.0),
-        Claim("also among trained networks",
-              "The same among those trained by descent, with or without a curriculum, given the "
-              "error they had reached on their own picture",
-              parts.foretold(grid, trained=True), unit="pictures", below=0.0),
-    ]  # fmt: skip
-
-
-def claims_of_genomes(grid: Grid) -> list[Claim]:
-    skull = parts.archived(grid, "skull")
-    return [
-        Claim("skull: descent draws it",
-              "Twins of the archive's skull trained by descent reach an error of at most .001",
-              skull("error"), at_most=1e-3),
-        Claim("skull: the evolved network is whole",
-              "The mean concordance of the distinct maps of the archive's own network is at least "
-              ".95", parts.archived_maps(grid, "skull"), unit="maps", at_least=0.95),
-        Claim("skull: its twins are fractured",
-              "The concordance of its twins is at most .6",
-              skull("concordance"), at_most=0.6),
-        Claim("skull: few symmetric neurons",
-              "At most .15 of the distinct maps of a twin have a concordance above .95",
-              skull("symmetric_share"), at_most=0.15),
-        Claim("skull: rougher maps",
-              "The maps of its twins vary at least 1.4 times as much",
-              skull("variation", ratio=True), at_least=1.4),
-        Claim("skull: more distinct maps",
-              "Its twins have at least 5 times as many distinct maps",
-              skull("distinct", ratio=True), at_least=5.0),
-    ]  # fmt: skip
-
-
-def claims_of_students(grid: Grid) -> list[Claim]:
-    words = {
-        "concordance": "in which units answer to a module alike in any company",
-        "disentanglement": "whose units tell of one module each",
-        "selectivity": "whose single weights matter to one module each",
-    }
-    told = [
-        Claim(f"{measure} tells who learns a new module sooner",
-              f"Among students of one teacher, those {text} ({measure}) take fewer steps to a "
-              f"seen score of {grid.learnt:g} on a new module (correlation with log2 steps within "
-              "seeds)", parts.new_module(grid, measure), below=0.0)
-        for measure, text in words.items()
-    ]  # fmt: skip
-    return [
-        Claim("floor: known modules help",
-              "From scratch a new module takes more steps than for students that know the others "
-              "(log2 of the ratio)", parts.from_scratch(grid), above=0.0),
-        *told,
-        Claim("concordance tells more than the unseen score",
-              "The correlation of concordance with steps is below 0 also given the student's own "
-              "score on unseen combinations",
-              parts.new_module(grid, "concordance", beyond=True), below=0.0),
     ]  # fmt: skip
