@@ -43,7 +43,16 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", [page for page in NAMES if script(page)])
+# The first pages people read run with every change, all others with `make test-all`.
+FIRST = ("README.md", "docs/tour.md")
+EXAMPLES = [
+    pytest.param(page, marks=() if page in FIRST else pytest.mark.slow)
+    for page in NAMES
+    if script(page)
+]
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     # A module of its own, so that the classes an example defines can be found again by name.
     name = "docs_" + re.sub(r"\W", "_", page)

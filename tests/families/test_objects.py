@@ -150,6 +150,7 @@ def test_swapped_scenes_have_the_same_features_and_opposite_answers(family, size
         assert trained[asked(family, items, one)] != unseen
 
 
+@pytest.mark.slow
 def test_a_report_is_of_different_pairs_and_an_unseen_one_has_one_held_out():
     for unseen in (False, True):
         items = drawn(CROWD, "report", sizes=(1, 3, 6), unseen=unseen)
@@ -226,6 +227,7 @@ def test_training_never_shows_or_names_a_held_out_pair(family, task, seed):
         assert task == "report" or trained[asked(family, items, item)]
 
 
+@pytest.mark.slow
 def test_all_trained_pairs_are_shown_and_every_held_out_one_is_asked_for():
     trained = FAMILY.trained(0)
     shown, wanted = np.zeros_like(trained), np.zeros_like(trained)

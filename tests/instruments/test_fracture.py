@@ -63,6 +63,7 @@ def trained():
     return LEARNER.weights(state), population.untrained[0]
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_an_instrument(trained):
     check_instrument(SMALL, LEARNER, *trained)
 

@@ -39,6 +39,7 @@ def masks():
     return [(learner, *trained(learner, given)) for learner in learners], given
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_and_finds_planted_halves(masks):
     (own, weights, first), (other, others_weights, _) = masks[0]
     given = masks[1]

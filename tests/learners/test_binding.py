@@ -61,14 +61,8 @@ def trained(*learners):
     return population
 
 
-QUICKEST = "swap"  # to be put to the battery every time; the others take long to compile
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == QUICKEST else pytest.mark.slow)
-     for n in LEARNERS],
-)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEARNERS)
 def test_it_keeps_the_contract_of_learners(name):
     check_learner(LEARNERS[name])
 
@@ -89,6 +83,7 @@ def scene_and_report(rng, slots, objects, most=4):
     return Scene(*(jnp.asarray(part) for part in (colour, shape, there))), report
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.sampled_from([(2, 1), (3, 2), (3, 3), (4, 0), (4, 4), (5, 3)]), st.integers(0, 2**31))
 def test_the_loss_of_a_set_is_that_of_the_best_order_written_out(sizes, seed):
@@ -140,6 +135,7 @@ def test_certain_reports_give_finite_answers():
     assert np.all(np.isfinite(found)) and found[0] > 5 and found[1] < -5
 
 
+@pytest.mark.slow
 def test_a_report_is_right_if_it_has_every_object_and_nothing_else():
     program = replace(REPORT, family=Objects(side=24, most_objects=3)).program()
     arrays = jax.tree.map(jnp.asarray, REPORT.prepare({}).merged())

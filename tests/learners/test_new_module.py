@@ -24,6 +24,7 @@ BASE = Supervised(
 NEW = NewModule.after(BASE, module=2, training_steps=30)
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_a_learner():
     check_learner(NEW, mate=replace(NEW, module=3))
 

@@ -35,6 +35,7 @@ def evolved():
     return EVOLVED.make()
 
 
+@pytest.mark.slow
 def test_descent_keeps_the_contract_of_a_learner():
     check_learner(LEARNER, mate=replace(LEARNER, number=1))
 

@@ -367,6 +367,7 @@ def page_of_a_run(store: Store, **settings: str) -> str:
     return write_report(store, outcome)[0].read_text()
 
 
+@pytest.mark.slow
 def test_the_study_runs_end_to_end_at_its_smallest(tmp_path):
     page = page_of_a_run(Store.open(tmp_path))
     assert "Which features belong together" in page and "Swap: " in page
