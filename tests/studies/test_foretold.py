@@ -30,8 +30,9 @@ from recombine.learners.supervised import Supervised
 from recombine.report.html import render
 from recombine.report.study import report_of
 from recombine.studies import _foretold as parts
+from recombine.studies import _foretold_prediction as prediction
 from recombine.studies._foretold_datasets import FAMILIES, SIZES
-from recombine.studies._foretold_report import quoted
+from recombine.studies._foretold_report import combination_level, quoted
 from recombine.studies.boundary import Boundary
 from recombine.studies.coverage import Coverage
 from recombine.studies.foretold import (
@@ -41,6 +42,7 @@ from recombine.studies.foretold import (
     NECESSARY,
     RANKS,
     TRANSFERS,
+    WITHIN,
     ForetoldStudy,
 )
 from recombine.studies.goals import GoalsStudy
@@ -101,6 +103,18 @@ def anywhere(labels, new: Novelty, rng) -> np.ndarray:
     return np.where(rng.random(len(new.level)) < 0.3, 0.3, 0.96)
 
 
+def never_seen_fails(labels, new: Novelty, rng) -> np.ndarray:
+    """What has a value never seen fails; whatever else does, does by chance."""
+    chance = np.where(new.rarest_usage == 0, 1.0, 0.1)
+    return np.where(rng.random(len(chance)) < chance, 0.3, 0.96)
+
+
+def alike(labels) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes of a dataset's unseen combinations, and how often their rarest module was seen."""
+    about, new = known(parts.dataset(Row(labels, "", {}, {})))
+    return np.asarray(about["size"]), new.rarest_usage
+
+
 def judged(results: Results, *names: str) -> dict[str, Judgement]:
     """What becomes of the named claims, or of all."""
     claims = [claim for claim in STUDY.claims(GRID) if claim.name in (names or (claim.name,))]
@@ -112,15 +126,22 @@ def lawful_rows() -> Results:
     return made(lawful)
 
 
+@functools.cache
+def lawful_verdicts() -> dict[str, Judgement]:
+    return judged(lawful_rows())
+
+
 # The claims
 
 
 def test_where_novelty_decides_every_claim_is_supported():
-    found = judged(lawful_rows())
-    assert {name: j.verdict for name, j in found.items()} == dict.fromkeys(found, "supported")
+    found = lawful_verdicts()
+    # What is new is also larger and rarer: the control says how much of the ranking these carry.
+    asked = {name: j.verdict for name, j in found.items() if name != CONTROL}
+    assert asked == dict.fromkeys(asked, "supported")
     assert "lower log loss" in found[TRANSFERS].claim.sentence
     told = STUDY.conclusion(list(found.values()))
-    assert told.count("supported") == 5
+    assert told.count("supported") == 6 + (found[CONTROL].verdict == "supported")
 
 
 def test_where_failures_fall_anywhere_novelty_foretells_nothing():
@@ -129,6 +150,84 @@ def test_where_failures_fall_anywhere_novelty_foretells_nothing():
     area = found[RANKS].interval
     assert area is not None and area.estimate == pytest.approx(0.5, abs=0.03)
     assert found[TRANSFERS].verdict != "supported" and found[BEYOND].verdict != "supported"
+    assert found[WITHIN].verdict == "refuted"
+
+
+def test_that_values_never_seen_fail_supports_no_prediction():
+    rows = made(never_seen_fails)
+    for found in judged(rows, TRANSFERS, BEYOND).values():
+        assert found.verdict != "supported" and found.interval is not None
+        assert found.interval.estimate == pytest.approx(0, abs=0.01)
+    # With datasets that never show a value it looks as if: but they tell as much by usage alone.
+    every = prediction.foretold(rows).values()
+    over, usage = (
+        np.concatenate([prediction.gains(told, baseline) for told in every]).mean()
+        for baseline in (prediction.OVERALL, prediction.USAGE)
+    )
+    assert over < -0.1 and usage == pytest.approx(0, abs=0.01)
+
+
+def test_where_size_and_rarity_decide_the_control_fails_and_novelty_adds_nothing():
+    def world(labels, new, rng):
+        size, usage = alike(labels)
+        rank = stats.rankdata(size - 0.01 * usage) / len(size)
+        return np.where(rng.random(len(rank)) < np.where(rank > 0.5, 0.9, 0.1), 0.3, 0.96)
+
+    found = judged(made(world), CONTROL, WITHIN)
+    assert found[CONTROL].verdict == "refuted" and found[WITHIN].verdict == "refuted"
+    area = found[WITHIN].interval
+    assert area is not None and area.estimate == pytest.approx(0.5, abs=0.04)
+
+
+def test_where_novelty_decides_among_the_equally_rare_the_control_holds():
+    def world(labels, new, rng):
+        size, usage = alike(labels)
+        failed = np.zeros(len(size), bool)
+        for one in set(zip(size, usage, strict=True)):
+            here = np.flatnonzero((size == one[0]) & (usage == one[1]))
+            newest = here[np.argsort(-new.level[here] - 0.1 * rng.random(len(here)))]
+            # The newer .4 of each group fail: no size and no usage does so more than others.
+            failed[newest[: int(0.4 * len(here) + rng.random())]] = True
+        return np.where(failed, 0.3, 0.96)
+
+    found = judged(made(world), CONTROL, WITHIN)
+    assert found[CONTROL].verdict == "supported"
+    area = found[WITHIN].interval
+    # Most of a group are equally new, and these ties are lost.
+    assert area is not None and area.low > 0.55 and area.estimate > 0.6
+    told = found[WITHIN].note.split("If the equally new count as ties: ")[1]
+    assert 0.5 < float(told.split()[0]) < 0.6 and told.endswith("over 24 kinds.")
+
+
+def test_seeds_of_one_kind_of_dataset_are_one_unit():
+    found = lawful_verdicts()
+    kinds = {parts.kind(row) for row in lawful_rows()}
+    assert len(kinds) == 28
+    for name in (RANKS, WITHIN, CONTROL, BEYOND):
+        interval = found[name].interval
+        assert interval is not None and interval.units <= len(kinds)
+        assert found[name].claim.unit == "kinds of dataset"
+    # Six kinds of a family show every value; the seventh does not.
+    beyond, worst = found[BEYOND].interval, found[TRANSFERS].interval
+    assert beyond is not None and worst is not None and (beyond.units, worst.units) == (24, 6)
+    numbers = {row.cell: float(n) for n, row in enumerate(lawful_rows())}
+    means = parts.by_kind(lawful_rows(), lambda row: numbers[row.cell])
+    for kind, mean in means.items():
+        same = [numbers[row.cell] for row in lawful_rows() if parts.kind(row) == kind]
+        assert len(same) == 6 and mean == pytest.approx(np.mean(same))
+
+
+def test_the_ranking_is_told_family_by_family():
+    def world(labels, new, rng):
+        usual = lawful(labels, new, rng)
+        return anywhere(labels, new, rng) if labels["family"] == "goals" else usual
+
+    note = judged(made(world), RANKS)[RANKS].note
+    told = dict(
+        one.rsplit(" ", 1) for one in note.removeprefix("By family: ").split(". ")[0].split(", ")
+    )
+    assert set(told) == set(FAMILIES)
+    assert float(told["goals"]) == pytest.approx(0.5, abs=0.06) and float(told["scenes"]) > 0.7
 
 
 def test_a_family_that_composes_what_was_never_linked_is_named():
@@ -138,11 +237,23 @@ def test_a_family_that_composes_what_was_never_linked_is_named():
         return np.where(composes & (new.level == 3), 0.96, usual)
 
     found = judged(made(world), NECESSARY)[NECESSARY]
-    # Of four families with two kinds of dataset each, two reach on one, with one of two networks.
-    assert found.interval is not None and found.interval.estimate == pytest.approx(0.25)
+    # Two of four families reach, with one of two networks.
+    assert found.interval is not None and found.interval.estimate == pytest.approx(0.5)
     assert "additive disconnected, scenes disconnected" in found.note
     everyone = made(lambda labels, new, rng: np.full(len(new.level), 0.95))
     assert judged(everyone, NECESSARY)[NECESSARY].verdict == "refuted"
+
+
+def test_that_values_never_seen_fail_does_not_count_for_what_is_never_linked():
+    def world(labels, new, rng):
+        return np.where(new.level == 4, 0.1, 0.96)
+
+    found = judged(made(world), NECESSARY)[NECESSARY]
+    assert found.verdict == "refuted" and found.interval is not None
+    assert (found.interval.estimate, found.interval.units) == (1.0, 12)
+    assert "Control, a value never seen: reached by 0 of 12 datasets." in found.note
+    none = Results([r for r in made(world) if r.labels["rule"] != "disconnected"])
+    assert judged(none, NECESSARY)[NECESSARY].verdict == "not tested here"
 
 
 def test_combinations_within_linked_groups_do_not_count_for_what_is_never_linked():
@@ -166,9 +277,10 @@ def test_datasets_that_show_every_pair_and_fail_refute_that_pairs_are_enough():
 
 def test_undertrained_networks_are_left_out_and_counted():
     found = judged(made(lawful, seen=lambda labels: 0.5 if labels["seed"] == 2 else 0.97))
-    assert all("56 undertrained" in found[n].note for n in (RANKS, TRANSFERS, BEYOND, CONTROL))
+    assert all("56 undertrained" in found[n].note for n in (RANKS, WITHIN, CONTROL))
+    assert all("48 undertrained" in found[n].note for n in (TRANSFERS, BEYOND))
     left = found[NECESSARY].interval
-    assert left is not None and left.units == 16
+    assert left is not None and left.units == 8
     weak = judged(made(lawful, seen=0.89))
     assert {j.verdict for j in weak.values()} == {"not tested here"}
 
@@ -192,7 +304,7 @@ def test_one_family_in_which_the_new_is_easy_is_enough_to_refute_every_family():
         usual = lawful(labels, new, rng)
         return 1.26 - usual if labels["family"] == "goals" else usual
 
-    found = judged(made(world))
+    found = judged(made(world), TRANSFERS)
     assert found[TRANSFERS].verdict == "refuted" and "goals +" in found[TRANSFERS].note
 
 
@@ -251,7 +363,7 @@ def test_the_prediction_is_that_of_a_penalised_logistic_regression():
     other.fit((columns - centre) / spread, failed, sample_weight=scaled)
     asked = rng.normal(size=(50, 3)) * [1, 5, 0.1] + [0, 3, 1]
     expected = other.predict_proba((asked - centre) / spread)[:, 1]
-    assert parts.fit(columns, failed, weight)(asked) == pytest.approx(expected, abs=2e-3)
+    assert prediction.fit(columns, failed, weight)(asked) == pytest.approx(expected, abs=2e-3)
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.sampled_from([0.9, 0.95, 0.99]))
@@ -282,10 +394,10 @@ def test_a_prediction_for_a_family_never_looks_at_it():
         }) if row.labels["family"] == "goals" else row
         for row in rows
     ])  # fmt: skip
-    before, after = (parts.foretold(r)["goals"] for r in (rows, turned))
+    before, after = (prediction.foretold(r)["goals"] for r in (rows, turned))
     assert all(one.failed.all() for one in after) and not all(one.failed.all() for one in before)
     for one, other in zip(before, after, strict=True):
-        for model in parts.MODELS:
+        for model in prediction.MODELS:
             assert np.array_equal(one.chances[model], other.chances[model])
 
 
@@ -331,15 +443,54 @@ def test_the_report_counts_what_happened():
     words, datasets, failing, ranked, transfer = STUDY.sections(GRID, results)
     assert words.text == quoted(results)
     assert "Over 168 networks on 84 datasets of 4 families" in words.text
-    assert (
-        "of 24 datasets with a value never seen or groups never linked, none reached" in words.text
-    )
+    for lost in ("groups never linked", "a value never seen"):
+        assert f"of 12 datasets with {lost}, none reached .9 of the seen score" in words.text
+    assert words.text.endswith(" of 28 kinds of dataset had nothing to rank.")
     assert [len(table.rows) for table in datasets.tables] == [7] * 4
     assert {row[-1] for table in datasets.tables for row in table.rows} == {"6 of 6"}
     outcome = {row[0]: row[3] for row in failing.tables[0].rows}
     assert outcome["a value never seen"] == outcome["covered, groups never linked"] == 0
     assert outcome["connected, every pair shown"] == 1
-    assert len(ranked.tables[0].rows) == 7 and len(transfer.tables[0].rows) == 4
+    assert len(ranked.tables[0].rows) == 7
+    assert [len(table.rows) for table in transfer.tables] == [4, 4]
+    assert {row[-1] for row in transfer.tables[0].rows} == {6}
+    assert {row[-1] for row in transfer.tables[1].rows} == {7}
+
+
+def test_what_is_quoted_counts_what_was_left_out():
+    told = quoted(made(lawful, seen=lambda labels: 0.5 if labels["seed"] == 2 else 0.97))
+    assert "Over 112 networks on 56 datasets" in told and told.endswith(
+        "Left out: 56 undertrained."
+    )
+
+
+@pytest.mark.parametrize(("score", "fails"), [(0.96, 6), (0.98, 7), (0.99, 7)])
+def test_the_luck_of_a_few_draws_is_shown_beside_what_fails(score, fails):
+    def world(labels, new, rng):
+        draws = {"goals": 8, "scenes": 16}.get(labels["family"])
+        count = len(new.level)
+        return np.full(count, score) if draws is None else rng.binomial(draws, score, count) / draws
+
+    rows = made(world, seen=score)
+    for family in ("goals", "scenes"):
+        chosen = rows.where(family=family)
+        found, luck = (np.mean([n(r) for r in chosen]) for n in (parts.failing, parts.failing_seen))
+        assert luck == pytest.approx(found, abs=0.01)
+    assert np.isnan([parts.failing_seen(row) for row in rows.where(family="additive")]).all()
+    goals = rows.where(family="goals", seed=0)
+    (shown,) = combination_level(goals).tables[1].rows
+    assert shown[0] == "goals"
+    assert shown[2] == pytest.approx(stats.binom.cdf(fails, 8, score), abs=0.006)
+
+
+def test_seen_combinations_that_fail_are_counted_where_they_were_read():
+    row = lawful_rows().where(family="scenes")[0]
+    reading = row.readings["composition"]
+    tables = {**reading.tables, "seen": {"success": [1.0, 0.9, 0.8, 0.5]}}
+    other = dataclasses.replace(row, readings={
+        "composition": Reading(reading.values, reading.controls, tables)
+    })  # fmt: skip
+    assert parts.failing_seen(other) == 0.5  # .9 of .97 is .873
 
 
 def test_the_study_runs_to_a_report_though_nothing_was_learnt(tmp_path):

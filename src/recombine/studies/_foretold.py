@@ -1,4 +1,4 @@
-"""How the foretold study reads its rows: which combinations fail, and what would have said so."""
+"""How the foretold study reads its rows: which combinations fail, and what was known of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import optimize, special, stats
+from scipy import stats
 
 from recombine.lab.statistics import Interval, holm_levels, mean_interval, p_value_against
 from recombine.lab.study import Results, Row
@@ -18,13 +18,11 @@ from recombine.studies._base import SEEN_FLOOR
 KEPT = 0.9  # the part of the seen score that must be left, of a dataset or of a combination
 UNLINKED = 3  # the level of novelty from which on modules were never linked, or never seen
 FEWEST = 5  # failing and passing combinations without which nothing is ranked
-EDGE = 0.005  # no prediction is surer than this, so that one surprise costs no fortune
-NOVELTY, OVERALL, USAGE = "novelty", "overall rate", "rarest usage"
-MODELS = (NOVELTY, OVERALL, USAGE)
 
 Vector = Float[np.ndarray, " combination"]
 Columns = Float[np.ndarray, "combination column"]
 Dataset = tuple[str, str, float, int]
+Kind = tuple[str, str, float]
 
 
 def instrument(row: Row) -> str:
@@ -62,6 +60,15 @@ def left_out(results: Results) -> str:
     return f"Left out: {', '.join(words)}." if words else ""
 
 
+def covered(results: Results) -> Results:
+    """Networks on datasets that show every value.
+
+    Nothing says what to do with a value that was never shown: that such combinations fail is no
+    finding, and a prediction of it no merit.
+    """
+    return Results([row for row in results if row.labels["covered"]])
+
+
 def whole(row: Row) -> bool:
     """Whether a dataset shows every value and links them all."""
     return bool(row.labels["covered"] and row.labels["connected"])
@@ -70,6 +77,11 @@ def whole(row: Row) -> bool:
 def dataset(row: Row) -> Dataset:
     labels = row.labels
     return (labels["family"], labels["rule"], labels["held_out"], labels["seed"])
+
+
+def kind(row: Row) -> Kind:
+    """What the datasets of several seeds have in common."""
+    return dataset(row)[:3]
 
 
 def by_dataset(
@@ -86,13 +98,46 @@ def by_dataset(
     return {place: float(together(values)) for place, values in found.items()}
 
 
-def scores(row: Row) -> Vector:
-    """The score of each unseen combination by itself."""
-    table = row.readings[instrument(row)].tables["unseen"]
+def by_kind(rows: Sequence[Row], number: Callable[[Row], float]) -> dict[Kind, float]:
+    """A number for each kind of dataset: the mean over its seeds, of the mean over networks.
+
+    Seeds of one kind agree nearly as well as two networks on one dataset do: counted one by one
+    they would promise more than there is.
+    """
+    found: dict[Kind, list[float]] = {}
+    for place, value in by_dataset(rows, number).items():
+        found.setdefault(place[:3], []).append(value)
+    return {place: float(np.mean(values)) for place, values in found.items()}
+
+
+def scores(row: Row, which: str = "unseen") -> Vector:
+    """The score of each unseen (or seen) combination by itself."""
+    table = row.readings[instrument(row)].tables[which]
     for name in ("success", "whole"):
         if name in table:
             return np.asarray(table[name], float)
     return 1 - np.asarray(table["error"], float) / np.asarray(table["variance"], float)
+
+
+def failing(row: Row) -> float:
+    """The share of unseen combinations that fail."""
+    return float(np.mean(scores(row) < KEPT * seen(row)))
+
+
+def failing_seen(row: Row) -> float:
+    """The share of seen combinations that fail by the same rule, or would by luck; else NaN.
+
+    Where a reading has no table of the seen, and a score is a share of right draws: the chance that
+    so few draws of a combination, all at the seen score, count as failing.
+    """
+    tables = row.readings[instrument(row)].tables
+    if "seen" in tables:
+        return float(np.mean(scores(row, "seen") < KEPT * seen(row)))
+    if not {"success", "whole"} & set(tables["unseen"]):
+        return float("nan")
+    draws = row.labels["draws"]
+    rate = float(np.clip(seen(row), 0.0, 1.0))
+    return float(stats.binom.cdf(np.ceil(KEPT * rate * draws) - 1, draws, rate))
 
 
 def unlinked_score(row: Row) -> float:
@@ -105,6 +150,12 @@ def unlinked_score(row: Row) -> float:
         return float(scores(row)[chosen].mean())
     error, variance = (np.asarray(table[name], float)[chosen] for name in ("error", "variance"))
     return float(1 - error.sum() / variance.sum())
+
+
+def reaches(row: Row) -> float:
+    """1 where that score is .9 of the seen score or more, else 0; NaN where there is none."""
+    score = unlinked_score(row)
+    return float("nan") if np.isnan(score) else float(score >= KEPT * seen(row))
 
 
 PREDICTORS = {
@@ -123,7 +174,8 @@ class Unseen:
     """The unseen combinations of one network: which fail, and what was known of them.
 
     In `known` a larger number always means newer. `columns` says the same in numbers that mean
-    alike in every family.
+    alike in every family; `usage` is what rarity alone says. `alike` numbers groups of combinations
+    of one size whose rarest module was seen equally often.
     """
 
     failed: Bool[np.ndarray, " combination"]
@@ -131,6 +183,7 @@ class Unseen:
     known: dict[str, Vector]
     columns: Columns
     usage: Columns
+    alike: Int[np.ndarray, " combination"]
 
     @property
     def ranked(self) -> bool:
@@ -161,16 +214,25 @@ def unseen_of(row: Row) -> Unseen:
         np.where(columns["distance"] < 0, 3, np.minimum(columns["distance"], 3)),
         np.minimum(changes, 3),
     ]
+    rarest = columns["rarest_usage"].astype(int)
     return Unseen(
         scores(row) < KEPT * seen(row), size, known,
-        np.stack([np.asarray(one, float) for one in told], axis=1), usage[:, None],
+        np.stack([np.asarray(one, float) for one in told], axis=1),
+        # A line in the logarithm cannot say that never is another thing than seldom.
+        np.column_stack([usage, usage == 0]),
+        size * (1 + rarest.max()) + rarest,
     )  # fmt: skip
 
 
-def auroc(newer: Vector, failed: Bool[np.ndarray, " n"], groups: np.ndarray | None = None) -> float:
+def auroc(
+    newer: Vector,
+    failed: Bool[np.ndarray, " n"],
+    groups: np.ndarray | None = None,
+    fewest: int = 1,
+) -> float:
     """The chance that of a failing and a passing one the failing one is newer, ties by half.
 
-    With groups, only pairs of one group count. NaN where there is no pair.
+    With groups, only pairs of one group count. NaN where there are fewer pairs than `fewest`.
     """
     won, pairs = 0.0, 0
     for group in np.unique(groups) if groups is not None else (None,):
@@ -179,7 +241,7 @@ def auroc(newer: Vector, failed: Bool[np.ndarray, " n"], groups: np.ndarray | No
         failing, passing = int(bad.sum()), int((~bad).sum())
         won += float(place[bad].sum()) - failing * (failing + 1) / 2
         pairs += failing * passing
-    return won / pairs if pairs else float("nan")
+    return won / pairs if pairs >= fewest else float("nan")
 
 
 def ranking(name: str, same_size: bool = False) -> Callable[[Row], float]:
@@ -194,91 +256,47 @@ def ranking(name: str, same_size: bool = False) -> Callable[[Row], float]:
     return number
 
 
+def within_alike(row: Row, ties: bool = False) -> float:
+    """The same of the novelty level among combinations alike in size and rarest usage, or NaN.
+
+    Of groups that are equally new, too, nothing is asked, unless as ties: they would count as
+    ranked by chance.
+    """
+    found = unseen_of(row)
+    if not found.ranked:
+        return float("nan")
+    level, groups = found.known["level"], np.unique(found.alike)
+    varied = [group for group in groups if ties or np.ptp(level[found.alike == group]) > 0]
+    here = np.isin(found.alike, varied)
+    return auroc(level[here], found.failed[here], found.alike[here], fewest=FEWEST**2)
+
+
 def shuffled(row: Row) -> float:
     """The same of the novelty level after the combinations of a network were shuffled."""
     found = unseen_of(row)
     if not found.ranked:
         return float("nan")
+    return auroc(_shuffle(row).permutation(found.known["level"]), found.failed)
+
+
+def shuffled_alike(row: Row) -> float:
+    """The same after only combinations alike in size and rarest usage changed places.
+
+    What this leaves above .5 is said by size and rarity, and not by novelty.
+    """
+    found = unseen_of(row)
+    if not found.ranked:
+        return float("nan")
+    rng, level = _shuffle(row), found.known["level"].copy()
+    for group in np.unique(found.alike):
+        here = np.flatnonzero(found.alike == group)
+        level[here] = level[rng.permutation(here)]
+    return auroc(level, found.failed)
+
+
+def _shuffle(row: Row) -> np.random.Generator:
     words = "/".join(str(row.labels[name]) for name in ("family", "rule", "held_out", "width"))
-    rng = np.random.default_rng(host_seed(row.labels["seed"], words))
-    return auroc(rng.permutation(found.known["level"]), found.failed)
-
-
-@dataclass(frozen=True, eq=False)
-class Foretold:
-    """Chances of failure in one network of a family that no model was fitted to."""
-
-    row: Row
-    failed: Bool[np.ndarray, " combination"]
-    chances: dict[str, Vector]
-
-    def log_loss(self, model: str) -> float:
-        chance = np.where(self.failed, self.chances[model], 1 - self.chances[model])
-        return float(-np.log(chance).mean())
-
-
-def foretold(results: Results) -> dict[str, list[Foretold]]:
-    """Each family's networks, as models fitted to all other families foretell them.
-
-    Every network counts alike, however many combinations it was asked for.
-    """
-    rows = [(row, unseen_of(row)) for row in trained(results)]
-    families = list(dict.fromkeys(row.labels["family"] for row, _ in rows))
-    found: dict[str, list[Foretold]] = {}
-    for family in families if len(families) > 1 else ():
-        others = [one for row, one in rows if row.labels["family"] != family]
-        failed = np.concatenate([one.failed for one in others]).astype(float)
-        weight = np.concatenate([np.full(len(o.failed), 1 / len(o.failed)) for o in others])
-        fits = {
-            NOVELTY: fit(np.concatenate([one.columns for one in others]), failed, weight),
-            USAGE: fit(np.concatenate([one.usage for one in others]), failed, weight),
-        }
-        rate = float(np.average(failed, weights=weight))
-        for row, one in rows:
-            if row.labels["family"] != family:
-                continue
-            chances = {
-                NOVELTY: fits[NOVELTY](one.columns),
-                OVERALL: np.full(len(one.failed), rate),
-                USAGE: fits[USAGE](one.usage),
-            }
-            chances = {name: np.clip(value, EDGE, 1 - EDGE) for name, value in chances.items()}
-            found.setdefault(family, []).append(Foretold(row, one.failed, chances))
-    return found
-
-
-def fit(columns: Columns, failed: Vector, weight: Vector) -> Callable[[Columns], Vector]:
-    """A logistic regression on z-scored columns under a faint normal prior, as a predictor.
-
-    >>> told = fit(np.array([[0.0], [1.0]] * 50), np.array([0.0, 1.0] * 50), np.ones(100))
-    >>> bool(told(np.array([[0.0]]))[0] < 0.1 and told(np.array([[1.0]]))[0] > 0.9)
-    True
-    """
-    weight = weight * len(weight) / weight.sum()
-    centre = np.average(columns, axis=0, weights=weight)
-    spread = np.sqrt(np.average((columns - centre) ** 2, axis=0, weights=weight))
-    spread = np.where(spread > 1e-9, spread, 1.0)
-
-    def design(given: Columns) -> Columns:
-        return np.column_stack([np.ones(len(given)), (given - centre) / spread])
-
-    lines = design(columns)
-    precision = np.append(1e-4, np.full(columns.shape[1], 1.0))
-
-    def cost(at: np.ndarray) -> tuple[float, np.ndarray]:
-        odds = lines @ at
-        value = weight @ (np.logaddexp(0, odds) - failed * odds) + precision @ at**2 / 2
-        return float(value), lines.T @ (weight * (special.expit(odds) - failed)) + precision * at
-
-    found = optimize.minimize(cost, np.zeros(lines.shape[1]), jac=True, method="L-BFGS-B",
-                              options={"maxiter": 500}).x  # fmt: skip
-    return lambda given: special.expit(design(given) @ found)
-
-
-def gains(told: Sequence[Foretold], over: str) -> np.ndarray:
-    """Log loss of the prediction minus that of a baseline, one number a dataset: less is better."""
-    by_row = {id(one.row): one.log_loss(NOVELTY) - one.log_loss(over) for one in told}
-    return np.asarray(list(by_dataset([o.row for o in told], lambda row: by_row[id(row)]).values()))
+    return np.random.default_rng(host_seed(row.labels["seed"], words))
 
 
 def worst(values: dict[str, np.ndarray]) -> Callable[[float], Interval]:

@@ -14,7 +14,6 @@ from recombine.combinations import Slots
 from recombine.encodings.linear import Identity
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.additive import Additive
-from recombine.instruments._instrument import Instrument
 from recombine.instruments.composition import Composition
 from recombine.instruments.generalization import Generalization
 from recombine.lab.study import Cell
@@ -131,15 +130,15 @@ def _cell(
     size: str, family: str, setting: Setting, support: SupportRule, width: int, seed: int
 ) -> Cell:
     learner = _learner(size, family, setting, support, width, seed)
-    labels = {
-        "family": family, "rule": support.rule, "held_out": support.held_out, "width": width,
-        "model": "narrow" if width == setting.width[0] else "wide", "seed": seed,
-        "parameters": learner.size, **facts(learner),
-    }  # fmt: skip
-    instrument: Instrument = Generalization()
+    instrument: Generalization | Composition = Generalization()
     if family == "scenes":
         combinations, draws = _ASKED[size]
         instrument = Composition(combinations=combinations, draws=draws, guidance=2.0, steps=20)
+    labels = {
+        "family": family, "rule": support.rule, "held_out": support.held_out, "width": width,
+        "model": "narrow" if width == setting.width[0] else "wide", "seed": seed,
+        "parameters": learner.size, "draws": instrument.draws, **facts(learner),
+    }  # fmt: skip
     return Cell(learner, labels, (instrument,))
 
 

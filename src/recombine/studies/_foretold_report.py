@@ -10,26 +10,24 @@ import numpy as np
 from recombine.lab.statistics import Interval, clustered_interval, mean_interval
 from recombine.lab.study import Results, Row
 from recombine.report.document import Section, Table
-from recombine.report.figures import Estimates, Points, dots, scatter
+from recombine.report.figures import Estimates, dots
 from recombine.studies import _base as base
 from recombine.studies import _foretold as parts
+from recombine.studies._foretold_transfer import text, transfer_section
 
 ALL = "all families"
-BINS = 8
 WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole
 
 
 def sections(results: Results) -> list[Section]:
-    told = parts.foretold(results)
     found = [
         Section("In one sentence", quoted(results)),
         datasets_section(results),
         dataset_level(results),
         combination_level(results),
     ]
-    if told:
-        found.append(transfer_section(told))
-    return found
+    transfer = transfer_section(results)
+    return [*found, transfer] if transfer else found
 
 
 def quoted(results: Results) -> str:
@@ -38,38 +36,41 @@ def quoted(results: Results) -> str:
     families = list(dict.fromkeys(row.labels["family"] for row in rows))
     if not families:
         return "No network of this run learnt what it was shown, so that nothing can be said."
-    broken = parts.by_dataset(
-        [r for r in rows if not parts.whole(r)],
-        lambda r: parts.unlinked_score(r) / parts.seen(r), max,
-    )  # fmt: skip
     shown = parts.by_dataset(
         [r for r in rows if parts.whole(r) and r.labels["pair_coverage"] == 1],
         lambda r: float(parts.kept(r) >= parts.KEPT),
     )
-    areas = list(parts.by_dataset(rows, parts.ranking("level")).values())
     datasets = len({parts.dataset(row) for row in rows})
+    kinds = len({parts.kind(row) for row in rows})
     words = [
         f"Over {len(rows)} networks on {datasets} datasets of {_counted(len(families), 'family')} "
         f"({', '.join(families)}):"
     ]
-    if broken:
-        reach = sum(value >= parts.KEPT for value in broken.values())
-        words.append(
-            f"of {len(broken)} datasets with a value never seen or groups never linked, "
-            f"{reach or 'none'} reached .9 of the seen score there;"
-        )
+    for name in ("covered, groups never linked", "a value never seen"):
+        chosen = [row for row in rows if _STATES[name](row)]
+        if broken := parts.by_dataset(chosen, parts.reaches, max):
+            reach = int(sum(broken.values()))
+            words.append(
+                f"of {len(broken)} datasets with {name.removeprefix('covered, ')}, "
+                f"{reach or 'none'} reached .9 of the seen score there;"
+            )
     if shown:
         words.append(
             "where training covers and connects all values and shows every pair, "
             f"{100 * np.mean(list(shown.values())):.0f} % of networks reached .9 of the seen score "
             f"on unseen combinations ({len(shown)} datasets);"
         )
+    areas = list(parts.by_kind(rows, parts.ranking("level")).values())
     if areas:
+        alike = list(parts.by_kind(rows, parts.within_alike).values())
         words.append(
             "the novelty level ranks the combinations that fail with an AUROC of "
-            f"{base.interval_text(np.asarray(areas))} ({len(areas)} datasets)."
+            f"{base.interval_text(np.asarray(areas))} ({len(areas)} kinds of dataset), among "
+            f"those of one size that are equally rare {base.interval_text(np.asarray(alike))};"
         )
-    return " ".join(words).rstrip(";").removesuffix(".") + "."
+    if kinds > len(areas):
+        words.append(f"{kinds - len(areas)} of {kinds} kinds of dataset had nothing to rank;")
+    return " ".join([" ".join(words).rstrip(";:") + ".", parts.left_out(results)]).strip()
 
 
 def _counted(number: int, one: str) -> str:
@@ -208,8 +209,8 @@ def dataset_level(results: Results) -> Section:
                outcome, "Exact intervals over datasets."),
          Table("AUROC of what is known of a dataset",
                ["known before training", ALL, *_families(results)], table,
-               "With 95 % intervals over datasets where there are enough of both kinds. A dash: "
-               "all networks do the same, or the fact is the same for all.")),
+               "With 95 % intervals over kinds of dataset where there are enough. A dash: all "
+               "networks do the same, or the fact is the same for all.")),
     )  # fmt: skip
 
 
@@ -231,12 +232,12 @@ def _known(row: Row, name: str) -> float:
 
 
 def _area(rows: Results, measure: Callable[[Row], float]) -> str:
-    """AUROC over networks, with an interval that resamples datasets."""
-    groups: dict[parts.Dataset, list[tuple[float, bool]]] = {}
+    """AUROC over networks, with an interval that resamples kinds of dataset."""
+    groups: dict[parts.Kind, list[tuple[float, bool]]] = {}
     for row in rows:
         known = measure(row)
         if np.isfinite(known):
-            groups.setdefault(parts.dataset(row), []).append((-known, parts.kept(row) < parts.KEPT))
+            groups.setdefault(parts.kind(row), []).append((-known, parts.kept(row) < parts.KEPT))
 
     def area(units: Sequence[list[tuple[float, bool]]]) -> float:
         newer, failed = zip(*(one for unit in units for one in unit), strict=True)
@@ -262,97 +263,52 @@ def combination_level(results: Results) -> Section:
     series = {
         "novelty level": parts.ranking("level"),
         "novelty level, among combinations of one size": parts.ranking("level", same_size=True),
+        "novelty level, among equally rare of one size": parts.within_alike,
         "usage of the rarest module": parts.ranking("rarest_usage"),
+        "novelty level, shuffled among these": parts.shuffled_alike,
         "novelty level, shuffled": parts.shuffled,
     }
     drawn = []
     for name, number in series.items():
         chosen = (rows if family == ALL else rows.where(family=family) for family in shown)
-        drawn.append(_estimates(name, [list(parts.by_dataset(c, number).values()) for c in chosen]))
+        drawn.append(_estimates(name, [list(parts.by_kind(c, number).values()) for c in chosen]))
     figure = dots("How well novelty ranks what fails", shown, drawn, value_label="AUROC",
                   value_range=WHOLE, references=[(0.5, "chance (.5)"), (0.7, "claimed (.7)")],
-                  caption="Mean over datasets, with 95 % intervals.")  # fmt: skip
+                  caption="Mean over kinds of dataset, with 95 % intervals.")  # fmt: skip
     table = []
     for name, words in parts.PREDICTORS.items():
         cells: list[Any] = [words]
         for family in shown:
             chosen = rows if family == ALL else rows.where(family=family)
-            cells.append(_text(list(parts.by_dataset(chosen, parts.ranking(name)).values())))
+            cells.append(text(list(parts.by_kind(chosen, parts.ranking(name)).values())))
         table.append(cells)
-    counts: list[Any] = ["datasets with something to rank"]
+    counts: list[Any] = ["kinds of dataset with something to rank"]
     for family in shown:
         chosen = rows if family == ALL else rows.where(family=family)
-        counts.append(len(parts.by_dataset(chosen, parts.ranking("level"))))
+        counts.append(len(parts.by_kind(chosen, parts.ranking("level"))))
+    failing: list[list[Any]] = []
+    for family in _families(results):
+        chosen = rows.where(family=family)
+        failing.append([family, _mean(chosen, parts.failing), _mean(chosen, parts.failing_seen)])
     return Section(
         "Which combinations fail",
         "An unseen combination fails if its own score is below .9 of the network's seen score. "
         "AUROC is the chance that of a failing and a passing combination of one network the "
         "failing one was called newer. Larger combinations can hold more that is new; among "
-        "combinations of one size that is no help. Networks for which fewer than "
+        "combinations of one size that is no help. What holds a rare module is often new, too: "
+        "among combinations of one size whose rarest module was seen equally often, neither helps; "
+        "and if levels change places among these, what is left is what size and rarity say. "
+        "Networks for which fewer than "
         f"{parts.FEWEST} combinations fail, or pass, or to which all are equally new, have nothing "
         "to rank.",
         (figure,),
         (Table("AUROC by what is known of a combination", ["known before training", *shown],
-               [*table, counts], "Means over datasets with 95 % intervals."),),
+               [*table, counts], "Means over kinds of dataset with 95 % intervals."),
+         Table("Combinations that fail", ["family", "unseen", "seen"], failing,
+               "Shares, mean over trained networks. Seen: those that fail by the same rule though "
+               "training had them; of goals, what the luck of a few draws makes fail at the seen "
+               "score. A dash: not read.")),
     )  # fmt: skip
-
-
-def transfer_section(told: dict[str, list[parts.Foretold]]) -> Section:
-    """How well failures of one family are foretold from the others."""
-    table = []
-    for family, found in told.items():
-        cells: list[Any] = [family, round(float(np.mean([o.failed.mean() for o in found])), 2)]
-        losses = {
-            model: _dataset_mean(found, lambda one, m=model: one.log_loss(m))
-            for model in parts.MODELS
-        }
-        cells += [round(float(np.mean(losses[model])), 3) for model in parts.MODELS]
-        cells += [_text(list(parts.gains(found, over))) for over in (parts.OVERALL, parts.USAGE)]
-        table.append([*cells, len(losses[parts.NOVELTY])])
-    columns = ["family", "fails", *parts.MODELS, "minus overall", "minus usage", "datasets"]
-    figure = scatter(
-        "Foretold and found", "foretold chance of failure", "share that fails",
-        [_calibration(family, found) for family, found in told.items()], diagonal=True,
-        caption="Each point is an eighth of a family's unseen combinations, by foretold chance; "
-        "every network counts alike.",
-    )  # fmt: skip
-    return Section(
-        "Foretold in a family never seen",
-        "A logistic regression on what is new in a combination (its level, the shares of its pairs "
-        "and triples never trained, the usage of its rarest module, its distance and its nearest "
-        "neighbour) is fitted to all families but one, and foretells that one. Points on the "
-        "diagonal mean that chances are right there, too; a lower log loss is better, and a "
-        "negative difference means that novelty foretells more than the baseline does.",
-        (figure,),
-        (Table("Log loss in the family left out", columns, table,
-               "Fails: the share of unseen combinations that fail. Then the log loss of three "
-               "predictions, and what that of novelty is minus that of each baseline, with 95 % "
-               "intervals over datasets."),),
-    )  # fmt: skip
-
-
-def _dataset_mean(
-    found: Sequence[parts.Foretold], number: Callable[[parts.Foretold], float]
-) -> list[float]:
-    values = {id(one.row): number(one) for one in found}
-    rows = [one.row for one in found]
-    return list(parts.by_dataset(rows, lambda row: values[id(row)]).values())
-
-
-def _calibration(family: str, found: Sequence[parts.Foretold]) -> Points:
-    """Foretold chances against what was found, in bins of equal weight."""
-    chance = np.concatenate([one.chances[parts.NOVELTY] for one in found])
-    failed = np.concatenate([one.failed for one in found]).astype(float)
-    weight = np.concatenate([np.full(len(one.failed), 1 / len(one.failed)) for one in found])
-    order = np.argsort(chance, kind="stable")
-    place = np.cumsum(weight[order]) - weight[order] / 2
-    bins = np.minimum((place / weight.sum() * BINS).astype(int), BINS - 1)
-    points = [
-        tuple(float(np.average(v[order[bins == one]], weights=weight[order[bins == one]]))
-              for v in (chance, failed))
-        for one in np.unique(bins)
-    ]  # fmt: skip
-    return Points(family, [x for x, _ in points], [y for _, y in points])
 
 
 def _estimates(name: str, values: Sequence[Sequence[float]]) -> Estimates:
@@ -374,13 +330,3 @@ def _values(rows: Results, number: Callable[[Row], float]) -> np.ndarray:
 def _mean(rows: Results, number: Callable[[Row], float]) -> float | None:
     found = _values(rows, number)
     return round(float(found.mean()), 2) if found.size else None
-
-
-def _text(values: Sequence[float]) -> str:
-    """A mean with its interval, where there are enough datasets for one."""
-    if not len(values):
-        return "–"
-    found = mean_interval(np.asarray(values))
-    if not np.isfinite([found.low, found.high]).all():
-        return f"{found.estimate:.2f}"
-    return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
