@@ -77,7 +77,8 @@ def test_networks_that_differ_in_one_module_disagree_on_the_combinations_with_it
     changed = {path: array.copy() for path, array in weights.items()}
     changed["first/task/weight"][5] += 3.0
     subject, other = TEACHER.subject(weights), TEACHER.subject(changed)
-    pool = Uncertainty(2).read(subject, subject, {"other1": other}).tables["pool"]
+    others = {"other1": other, "other2": subject}
+    pool = Uncertainty(3).read(subject, subject, others).tables["pool"]
     with_five = np.asarray([5 in subject.support.space.describe(r) for r in pool["rank"]])
     apart = np.asarray(pool["disagreement"])
     assert with_five.any() and not with_five.all()
@@ -132,7 +133,7 @@ class Scripted(SequenceSubject):
 
 def test_scripted_networks_disagree_where_one_of_them_errs_and_know_it():
     right, errs = Scripted("none"), Scripted("f2")
-    reading = SMALL.read(errs, right, {"other1": right, "other2": right})
+    reading = SMALL.read(errs, right, {"other1": errs, "other2": right})
     pool = reading.tables["pool"]
     begins = np.asarray([errs.learner.family.chain(r).startswith("f2") for r in pool["rank"]])
     apart = np.asarray(pool["disagreement"])
@@ -143,10 +144,19 @@ def test_scripted_networks_disagree_where_one_of_them_errs_and_know_it():
     assert reading.values["warranted"] == pytest.approx(1)
     assert abs(reading.controls["shuffled"]["warranted"]) < 0.2
     assert reading.controls["planted"]["warranted"] > 0.5
-    # With a twin that errs nowhere in its place nobody disagrees.
+    # A twin that errs nowhere has no errors to foretell.
     assert reading.controls["untrained"]["warranted"] == 0
     wanted = most_uncertain(reading, int(begins.sum()))
     assert wanted == tuple(np.asarray(pool["rank"])[begins].tolist())
+
+
+def test_a_network_that_errs_alone_is_not_foretold_by_the_others():
+    right, errs = Scripted("none"), Scripted("f2")
+    reading = SMALL.read(errs, right, {"other1": right, "other2": right})
+    apart, error = (np.asarray(reading.tables["pool"][n]) for n in ("disagreement", "error"))
+    # It disagrees with them where it errs, by what it says itself.
+    assert correlation(apart, error) == pytest.approx(1)
+    assert reading.values["warranted"] == 0
 
 
 def test_networks_that_err_alike_are_sure_and_wrong():
@@ -191,8 +201,8 @@ class Seedless(Learner):
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(InvalidRequest, match="no seeds to change"):
         SMALL.cells(Seedless())
-    with pytest.raises(InvalidRequest, match="networks=1"):
-        Uncertainty(networks=1)
+    with pytest.raises(InvalidRequest, match="networks=2"):
+        Uncertainty(networks=2)
     speaker = replace(SPEAKER, family=Functions(train_items=500, test_items=30))
     subject = speaker.subject(first_weights(speaker))
     with pytest.raises(NotApplicable, match="learns functions"):

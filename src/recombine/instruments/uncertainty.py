@@ -43,13 +43,15 @@ class Uncertainty(Instrument):
     the same noise) lie apart by their mean squared difference; texts by how little, in nats, each
     network expects what another one wrote. No right answer is used for that.
 
-    `disagreement` is the mean; `warranted` its rank correlation with the subject's own error over
-    combinations, for which right answers are used. Controls: the untrained twin in the subject's
+    `disagreement` is the mean. `warranted` asks whether it shows where a network errs: the rank
+    correlation, over combinations, of how far the others lie apart among themselves with the
+    subject's error, for which right answers are used. An error of the subject would by itself set
+    it apart from the others, so it has no say there. Controls: the untrained twin in the subject's
     place, errors of other combinations (shuffled), and networks that were made to differ more on
     some combinations than on others (planted, against how much more).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "uncertainty"
     needs: ClassVar[tuple[str, ...]] = ("answer",)
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -59,7 +61,7 @@ class Uncertainty(Instrument):
     combinations: int = 1024
 
     def __post_init__(self):
-        at_least(self, networks=2, draws=1, combinations=3)
+        at_least(self, networks=3, draws=1, combinations=3)
 
     def cells(self, learner: Learner) -> dict[str, Learner]:
         """The other networks of the ensemble."""
@@ -81,17 +83,18 @@ class Uncertainty(Instrument):
         asked = _asked(subject, self)
         first, twin = (asked.voice(one) for one in (subject, untrained))
         rest = [asked.voice(others[name]) for name in sorted(others)]
-        disagreement, error = asked.apart([first, *rest]), asked.over(asked.wrong(first[1]))
+        disagreement, among = asked.apart([first, *rest]), asked.apart(rest)
+        error, its_error = (asked.over(asked.wrong(voice[1])) for voice in (first, twin))
         rng = np.random.default_rng(host_seed(_seeds(subject).evaluation, f"{self.name}/controls"))
-        shuffled = [correlation(disagreement, rng.permutation(error)) for _ in range(SHUFFLES)]
+        shuffled = [correlation(among, rng.permutation(error)) for _ in range(SHUFFLES)]
         unlike = rng.uniform(0, 1, len(asked.ranks))
         made = asked.planted(first[1], np.repeat(unlike, self.draws), self.networks, rng)
         without = asked.apart([twin, *rest])
         return Reading(
             {"disagreement": float(disagreement.mean()),
-             "warranted": correlation(disagreement, error)},
+             "warranted": correlation(among, error)},
             {"untrained": {"disagreement": float(without.mean()),
-                           "warranted": correlation(without, error)},
+                           "warranted": correlation(among, its_error)},
              "shuffled": {"warranted": float(np.mean(shuffled))},
              "planted": {"warranted": correlation(asked.apart(made), unlike)}},
             {"pool": {"rank": asked.ranks.tolist(), "disagreement": _rounded(disagreement),

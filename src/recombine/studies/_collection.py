@@ -116,9 +116,9 @@ def check(grid: Grid) -> None:
             f"budget={grid.budget:g}, budgets={grid.budgets}: expected new combinations for each "
             "one of the start, such as 0.5"
         )
-    if grid.networks == 1 or grid.networks < 0:
+    if grid.networks and grid.networks < 3:
         raise InvalidRequest(
-            f"networks={grid.networks}: expected 0 to leave uncertainty out, or 2 or more"
+            f"networks={grid.networks}: expected 0 to leave uncertainty out, or 3 or more"
         )
 
 
@@ -183,7 +183,9 @@ def cell(
     learner, read = make(grid, collected, Seeds.all(seed))
     instruments: tuple[Instrument, ...] = (read,)
     if strategy == NOTHING and grid.networks and family not in grid.sketched:
-        instruments += (Uncertainty(grid.networks),)
+        # Everything that may be collected is asked about: no pool is larger than its space.
+        most = max(Uncertainty.combinations, space(grid, family).size)
+        instruments += (Uncertainty(grid.networks, combinations=most),)
     labels = {"family": family, "start": start, "strategy": strategy, "budget": count,
               "seed": seed, "parameters": learner.size}  # fmt: skip
     return Cell(learner, labels, instruments)
@@ -321,6 +323,12 @@ def unseen(row: Row) -> float:
     return row.value(kind.instrument, kind.unseen)
 
 
+def untrained(row: Row) -> float:
+    """What the same network scores before training."""
+    kind = KINDS[row.labels["family"]]
+    return row.value(kind.instrument, kind.unseen, "untrained")
+
+
 def trained(row: Row) -> bool:
     """Whether a network learnt what it was shown."""
     return not row.diverged and seen(row) >= KINDS[row.labels["family"]].floor
@@ -361,7 +369,7 @@ def presets() -> dict[str, Grid]:
         "standard": Grid(
             families=every, sketched=(), budgets=(0.125, 0.25, 1.0), modules=16, width=256,
             depth=4, steps=6_000, rate=3e-3, tasks=128, held_out=0.94, length=5,
-            chain_held_out=0.95, chain_width=64, chain_depth=3, chain_steps=1_500,
+            chain_held_out=0.98, chain_width=64, chain_depth=3, chain_steps=1_500,
             chain_rate=2e-3, chain_batch=32, chain_items=1_000, shapes=6, colours=6,
         ),
         "paper": dataclasses.replace(

@@ -185,9 +185,10 @@ def _warranted(grid: Grid, rows: Results) -> Section:
     return Section(
         "Do networks know what they do not know?",
         "The rank correlation, over combinations that could be collected, of how far the answers "
-        f"of {grid.networks} networks lie apart with how wrong the first of them is. Where it is "
-        "high, networks know what they lack; whether that is what should be collected is another "
-        "question, answered above.",
+        f"of {grid.networks - 1} networks lie apart with how wrong one more of them is, which has "
+        "no say in the disagreement. Where it is high, networks know what they lack; whether that "
+        "is what should be collected is another question, answered above. Untrained twin: the same "
+        "with its errors, high where some combinations are hard for any network.",
         (), (Table("Disagreement and error", ["family", "start", "correlation", "untrained twin",
                                               "shuffled", "planted"], table),),
     )  # fmt: skip

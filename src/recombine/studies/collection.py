@@ -9,30 +9,24 @@ new pairs beats choosing at random; from a random start nothing beats random.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
-
-import numpy as np
+from collections.abc import Sequence
+from typing import ClassVar
 
 from recombine.lab.judge import Judgement
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Study
 from recombine.report.document import Section
-from recombine.studies import _base as base
 from recombine.studies import _collection as parts
 from recombine.studies import _collection_report as report
-from recombine.studies._collection import (
-    COLLECT,
-    KINDS,
-    RANDOM,
-    SAME,
-    SIMPLE,
-    UNCERTAINTY,
-    Grid,
+from recombine.studies._collection import KINDS, Grid
+from recombine.studies._collection_evidence import (
+    ALL,
+    averaged,
+    beats_random,
+    beats_same,
+    near_best,
+    unsure_against_collect,
+    worst,
 )
-
-ALL = "all families"
-Measure = Callable[[Results], Evidence]
-Gains = Mapping[int, float]  # by seed
 
 
 class Collection(Study):
@@ -68,46 +62,43 @@ class Collection(Study):
     def claims(self, grid: Grid) -> list[Claim]:
         found = []
         for family in (ALL, *KINDS):
-            score = f"mean unseen score over {ALL}" if family == ALL else (
-                f"unseen {KINDS[family].metric} of the {family}"
-            )  # fmt: skip
-
-            def gain(
-                start: str, better: str = COLLECT, worse: str = RANDOM, family: str = family
-            ) -> Measure:
-                return from_one(grid, family, start, better, worse)
-
+            over = family == ALL
+            score = "unseen score" if over else f"unseen {KINDS[family].metric} of the {family}"
+            mean = f"mean {score} over {ALL}, of which each must gain" if over else score
+            null = f"{score}, in the family where it is farthest from 0" if over else score
+            place = f"{score}, in the place (family and start)"
+            where = f"{place} where it does so least" if over else f"{score}, mean over starts"
+            far = f"{place if over else f'{score}, from the start'} where it is farthest from 0"
+            everywhere = worst if over else averaged
             found += [
                 Claim(f"disconnected start, {family}",
                       f"From a disconnected start, 'collect' beats random new combinations by at "
-                      f"least .05 ({score})", gain("disconnected"), at_least=0.05),
+                      f"least .05 ({mean})",
+                      averaged(grid, family, "disconnected", beats_random(0.05)), at_least=0.05),
                 Claim(f"correlated start, {family}",
                       f"From a correlated start, 'collect' beats random new combinations by at "
-                      f"least .05 ({score})", gain("correlated"), at_least=0.05),
+                      f"least .05 ({mean})",
+                      averaged(grid, family, "correlated", beats_random(0.05)), at_least=0.05),
                 Claim(f"unpopular start, {family}",
-                      f"From an unpopular start, 'collect' beats random new combinations ({score})",
-                      gain("unpopular"), above=0.0),
+                      f"From an unpopular start, 'collect' beats random new combinations ({mean})",
+                      averaged(grid, family, "unpopular", beats_random(0.0)), above=0.0),
                 Claim(f"expected null: random start, {family}",
                       f"From a random start, 'collect' lies within .02 of random new combinations "
-                      f"({score})", gain("random"), at_least=-0.02, at_most=0.02),
-            ]  # fmt: skip
-            where = "in the place (family and start) where it does so least" if family == ALL else (
-                "mean over starts"
-            )  # fmt: skip
-            found += [
+                      f"({null})",
+                      worst(grid, family, "random", beats_random(-0.02, 0.02), every=False),
+                      at_least=-0.02, at_most=0.02),
                 Claim(f"more of the same helps less, {family}",
                       f"Random new combinations beat as many rows of combinations that are there "
-                      f"already ({score}, {where})",
-                      everywhere(grid, family, random_over_same),
+                      f"already ({where})", everywhere(grid, family, None, beats_same()),
                       above=0.0),
                 Claim(f"as good as the best, {family}",
                       "'collect' is at most .02 worse than the best of random, most frequent, "
-                      f"balanced and pairwise ({score}, {where})",
-                      everywhere(grid, family, against_best), at_least=-0.02),
+                      f"balanced and pairwise ({where})",
+                      everywhere(grid, family, None, near_best(-0.02)), at_least=-0.02),
                 Claim(f"uncertainty against collect, {family}",
                       "What an ensemble of networks disagrees on most is within .05 of what "
-                      f"'collect' chooses, minus for worse ({score}, mean over starts)",
-                      over_starts(grid, family, UNCERTAINTY, COLLECT),
+                      f"'collect' chooses, minus for worse ({far})",
+                      worst(grid, family, None, unsure_against_collect(-0.05, 0.05)),
                       at_least=-0.05, at_most=0.05),
             ]  # fmt: skip
         return found
@@ -133,146 +124,3 @@ class Collection(Study):
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return report.sections(grid, results)
-
-
-Place = tuple[str, str]  # a family and a start
-
-
-def gains(rows: Results, place: Place, better: str, worse: str) -> Gains:
-    """better - worse for each seed, of networks that learnt what they were shown."""
-    family, start = place
-    here = Results([row for row in rows.where(family=family, start=start) if parts.trained(row)])
-    left, right = (
-        {row.labels["seed"]: parts.unseen(row) for row in here.where(strategy=name)}
-        for name in (worse, better)
-    )
-    return {seed: right[seed] - left[seed] for seed in sorted(left.keys() & right.keys())}
-
-
-def random_over_same(rows: Results, place: Place) -> Gains:
-    return gains(rows, place, RANDOM, SAME)
-
-
-def against_best(rows: Results, place: Place) -> Gains:
-    """`collect` minus the strategy whose mean is best there."""
-    family, start = place
-    found = {}
-    for name in SIMPLE:
-        here = rows.where(family=family, start=start, strategy=name)
-        scores = [parts.unseen(row) for row in here if parts.trained(row)]
-        if not scores:
-            raise NotTested(f"Not tested at this size: {family}, from {a_start(start)}, {name}.")
-        found[name] = float(np.mean(scores))
-    best = max(SIMPLE, key=lambda name: found[name])
-    return gains(rows, place, COLLECT, best)
-
-
-def left_out(rows: Results) -> str:
-    """How many networks a claim leaves out, and why, for its note."""
-    behind = sum(not parts.trained(row) for row in rows if not row.diverged)
-    words = [f"{behind} undertrained"] if behind else []
-    words += [f"{rows.diverged} diverged"] if rows.diverged else []
-    return f"Left out: {', '.join(words)}." if words else ""
-
-
-def compared(grid: Grid, results: Results, family: str, start: str | None, *names: str) -> Results:
-    """The rows of a claim, or a refusal that says what the preset lacks."""
-    families = [name for name in grid.families if family in (ALL, name)]
-    rows = Results([
-        row for row in parts.of_budget(grid, results)
-        if row.labels["family"] in families and row.labels["strategy"] in names
-        and start in (None, row.labels["start"])
-    ])  # fmt: skip
-    if not rows:
-        there = family == ALL or family in grid.families
-        what = (start and f"from {a_start(start)}", " or ".join(names)) if there else ()
-        told = ", ".join(filter(None, (family, *what)))
-        raise NotTested(f"Not tested at this size: {told}.")
-    return rows
-
-
-def from_one(grid: Grid, family: str, start: str, better: str, worse: str) -> Measure:
-    """better - worse from one start; over families, the mean of each seed."""
-
-    def measure(results: Results) -> Evidence:
-        rows = compared(grid, results, family, start, better, worse)
-        found = {name: gains(rows, (name, start), better, worse) for name in rows.labels("family")}
-        return evidence(found, rows, family)
-
-    return measure
-
-
-def over_starts(grid: Grid, family: str, better: str, worse: str) -> Measure:
-    """better - worse, the mean over all starts that have both; over families likewise."""
-
-    def measure(results: Results) -> Evidence:
-        rows = compared(grid, results, family, None, better, worse)
-        compared(grid, results, family, None, better)
-        compared(grid, results, family, None, worse)
-        found = {place: gains(rows, place, better, worse) for place in places(rows)}
-        return evidence(found, rows, family)
-
-    return measure
-
-
-def everywhere(
-    grid: Grid, family: str, gain: Callable[[Results, Place], Gains]
-) -> Measure:  # fmt: skip
-    """The mean over a family's starts, or over all families the place where it is least."""
-
-    def measure(results: Results) -> Evidence:
-        rows = compared(grid, results, family, None, COLLECT, SAME, *SIMPLE)
-        found: dict[Place, Gains] = {}
-        lacking = []
-        for place in places(rows):
-            try:
-                found[place] = gain(rows, place)
-            except NotTested as reason:
-                lacking.append(str(reason))
-        if not any(found.values()) and lacking:
-            raise NotTested(lacking[0])
-        if family != ALL:
-            return evidence(found, rows, family)
-        usable = {place: values for place, values in found.items() if len(values) > 1}
-        if not usable:
-            raise NotTested("No place has two seeds with trained networks.")
-        least = min(usable, key=lambda place: float(np.mean(list(usable[place].values()))))
-        told = f"Least: {least[0]}, {least[1]} start, of {len(usable)} places."
-        return Evidence.of_values(list(usable[least].values()), f"{told} {left_out(rows)}".strip())
-
-    return measure
-
-
-def a_start(start: str) -> str:
-    return f"{'an' if start[0] in 'aeiou' else 'a'} {start} start"
-
-
-def places(rows: Results) -> list[Place]:
-    return sorted({(row.labels["family"], row.labels["start"]) for row in rows})
-
-
-def evidence(found: Mapping[Any, Gains], rows: Results, family: str) -> Evidence:
-    """For each seed the mean over what is compared; what too few seeds have is left out and told.
-
-    Over all families, each counts alike, however many starts it has.
-    """
-    present = {what: values for what, values in found.items() if len(values) > 1}
-    by_family: dict[str, list[Gains]] = {}
-    for what, values in present.items():
-        by_family.setdefault(what if isinstance(what, str) else what[0], []).append(values)
-    if family == ALL and len(by_family) < 2:
-        one = ", ".join(by_family) or "none"
-        raise NotTested(f"Needs two families with trained networks; at this size: {one}.")
-    shared = set.intersection(*(set(v) for v in present.values())) if present else set()
-    values = [
-        float(np.mean([np.mean([v[seed] for v in group]) for group in by_family.values()]))
-        for seed in sorted(shared)
-    ]
-    words = [f"Over {', '.join(by_family)}."] if family == ALL else []
-    words += [left_out(rows)]
-    if len(present) < len(found) > 1:
-        missing = len(found) - len(present)
-        words.append(f"{missing} of {len(found)} places have too few trained networks.")
-    note = " ".join(word for word in words if word)
-    wanted = f"Seeds with trained networks. {note}".strip()
-    return Evidence.of_values(base.require(np.asarray(values), wanted), note)
