@@ -122,7 +122,7 @@ def test_a_model_that_says_nothing_of_use_is_not_judged(refusal):
 
 
 def test_the_floor_lies_where_the_study_has_it_and_holds_for_each_kind_alone():
-    from recombine.studies._constraints import READABLE
+    from recombine.constraints.problem import READABLE
 
     questions = drawn({"tasks": "case9,knapsack"}, items=20)
     for unread in (1, 2):

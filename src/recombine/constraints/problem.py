@@ -25,6 +25,7 @@ from recombine.errors import InvalidRequest
 
 Kind = Literal["box", "inequality", "equality", "coupling"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+READABLE = 0.95  # of the answers of a network that may speak for or against a claim
 
 EXACT = 1e-6
 """The tolerance of constraints on whole numbers."""

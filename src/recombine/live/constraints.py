@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from recombine.constraints.family import verdict_scores
-from recombine.constraints.problem import KINDS, Problem, judge
+from recombine.constraints.problem import KINDS, READABLE, Problem, judge
 from recombine.constraints.prompts import parse, prompt
 from recombine.constraints.tasks import POWER_FLOW, WHOLE_NUMBERS, task_named
 from recombine.errors import InvalidRequest
@@ -22,7 +22,6 @@ from recombine.live.constraints_page import family_of, null_shares, problem_of, 
 from recombine.live.kit import Answers, Kit, Options, Question
 from recombine.report.document import Section
 
-READABLE = 0.95  # of the answers to a kind of problem, if they are to speak for or against a claim
 LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
 ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
 THINKING = "Use no tools. Think as long as you need, then end with one JSON object"

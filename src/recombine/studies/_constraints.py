@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from recombine.constraints.problem import KINDS
+from recombine.constraints.problem import KINDS, READABLE
 from recombine.constraints.tasks import WHOLE_NUMBERS, task_named
 from recombine.instruments.constraints import NETWORK
 from recombine.lab.study import Results, Row
@@ -16,7 +16,6 @@ from recombine.report.figures import Grid as Heat
 from recombine.report.figures import Panel, Series, heat_maps, panels
 from recombine.studies._base import interval_text, mean, series_over
 
-READABLE = 0.95  # of the answers of a network that may speak for or against a claim
 # Its squared error, as a share of that of somebody who knows the optimum of other data. On power
 # flow, where that is about the mean, half of the variance is explained; in whole numbers, where it
 # is another draw, no constant answer is as good.

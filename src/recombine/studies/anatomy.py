@@ -56,7 +56,7 @@ class Anatomy(Study):
         "After Redhardt, Akram and Schug 2025 (decodability), Lepori, Serre and Pavlick 2023 "
         "(subnetworks) and Kumar, Clune, Lehman and Stanley 2025 (fracture)"
     )
-    cost = "quick: 45 s on two CPU cores; standard: 5 min on one H200 (estimated)"
+    cost = "quick: 45 s on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
     not_shown = (
         "Causes: networks of one shape, one teacher and the same held-out combinations are "
         "compared, and what weight decay explains is taken out; what is left still only goes "

@@ -64,7 +64,7 @@ class ConstraintsStudy(Study):
         "constraints?, 2026; the ceiling is how others sum it up. An analogue: small networks "
         "trained from scratch"
     )
-    cost = "quick: 1.8 min on two CPU cores; standard: 10 min on one H200"
+    cost = "quick: 1.8 min on two CPU cores; standard: 10 min on one H200 (estimated)"
     not_shown = (
         "Pretrained language models: every network here starts from random weights and answers in "
         "the words of its task. recombine constraints --endpoint asks a live one.",
