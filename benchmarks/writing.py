@@ -29,7 +29,7 @@ def run(widths: list[int] | None = None, seconds: float = 3.0) -> list[dict]:
         full, dtype = jnp.full(count, length), jnp.dtype(here.precision())
 
         def kept(network=network, source=source, full=full, dtype=dtype) -> jax.Array:
-            return decode(network, source, full, full, longest=length, dtype=dtype)
+            return decode(network, source, full, full, full, slots=2 * length, dtype=dtype)
 
         def again(network=network, source=source) -> jax.Array:
             return _plain(network, source, length, jnp.dtype(here.precision()))

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from recombine.models import SequenceModel, SequenceNetwork, answers
-from recombine.models.decoding import BATCH, BLOCK
+from recombine.models.decoding import BATCHES, BLOCK
 from recombine.models.sequence import POSITIONS, SHAPES, Rows
 from recombine.tokens import ANSWER, END, FIRST, PAD
 
-WORDS = 16
+WORDS, BATCH = 16, BATCHES[-1]
 DECODER = SequenceModel(depth=2, width=16, heads=2)
 # Of every kind one; half of them use one block twice.
 KINDS = [
@@ -24,7 +24,7 @@ KINDS = [
     for number, (positions, shape) in enumerate(itertools.product(POSITIONS, SHAPES))
     if (positions, shape) != ("none", "encoder-decoder")
 ]
-SOURCE, ANSWERS = 8, 7  # one bucket of sources and one of answers: each compiles once
+SOURCE, ANSWERS = 8, 7
 ROOM = SOURCE + ANSWERS + 2
 
 

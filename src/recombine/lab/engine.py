@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,11 +161,13 @@ def compile_population(
                 else _traced_over(program, groups, members, layout, state)
             )
             zero = jax.ShapeDtypeStruct((), jnp.int32)
-            built = advance.lower(arrays, state, zero, zero).compile()
-            judged = evaluate.lower(arrays, state).compile()
+            # Neither waits for the other: compiling leaves Python alone.
+            with ThreadPoolExecutor(1) as beside:
+                judged = beside.submit(evaluate.lower(arrays, state).compile)
+                built = advance.lower(arrays, state, zero, zero).compile()
             memory = built.memory_analysis()
             _compiled[key] = Compiled(
-                built, judged, time.perf_counter() - begun,
+                built, judged.result(), time.perf_counter() - begun,
                 int(getattr(memory, "temp_size_in_bytes", 0) or 0),
             )  # fmt: skip
         return _compiled[key]

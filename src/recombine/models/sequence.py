@@ -174,21 +174,25 @@ class Block(eqx.Module):
         return h + self.hidden(self.hidden_norm(h), dtype)
 
     def go_on(
-        self, h: Array, kept: Cache, slot: Array, view: View, dtype: jnp.dtype,
-        source: Cache | None = None, source_view: View | None = None,
+        self, h: Array, kept: Cache | None, slot: Int[Array, "row"] | None, view: View,
+        dtype: jnp.dtype, source: Cache | None = None, source_view: View | None = None,
     ) -> tuple[Array, Cache]:  # fmt: skip
-        """The same for tokens that come after others: writes their keys and values at `slot`."""
+        """The same for tokens that come after others, or first: gives back all keys and values.
+
+        Those of the one new token a row has are written at its `slot`.
+        """
         x = self.own_norm(h)
         new = self.own.keep(x, view, dtype)
-        kept = tuple(
-            jax.lax.dynamic_update_slice_in_dim(old, add.astype(old.dtype), slot, axis=-2)
-            for old, add in zip(kept, new, strict=True)
-        )  # pyright: ignore[reportAssignmentType]
-        h = h + self.own.look(x, kept, view, dtype)
+        if kept is not None:
+            row = jnp.arange(h.shape[0])
+            keys, values = (old.at[row, :, slot].set(add[:, :, 0].astype(old.dtype))
+                            for old, add in zip(kept, new, strict=True))  # fmt: skip
+            new = keys, values
+        h = h + self.own.look(x, new, view, dtype)
         if self.cross is not None and self.cross_norm is not None:
             assert source is not None and source_view is not None
             h = h + self.cross.look(self.cross_norm(h), source, source_view, dtype)
-        return h + self.hidden(self.hidden_norm(h), dtype), kept
+        return h + self.hidden(self.hidden_norm(h), dtype), new
 
 
 def places_in(item: Int[Array, "*row token"]) -> Int[Array, "*row token"]:
