@@ -60,6 +60,18 @@ def test_the_network_under_a_mask_never_changes(ready):
     np.testing.assert_allclose(program.base.part_score(arrays, whole, drawn), plain, atol=1e-6)
 
 
+def test_all_settings_of_a_method_share_one_program_and_differ_in_what_they_charge():
+    light, heavy = (replace(MASK, masking=Masking(penalty=p, begin=0.1)) for p in (0.0, 5.0))
+    assert light.program() == heavy.program() == MASK.program()
+    assert MASK.program() != replace(MASK, masking=Masking("hard-concrete")).program()
+    losses = []
+    for one in (light, heavy):
+        arrays = jax.tree.map(jnp.asarray, one.prepare(stand_ins(one)).merged())
+        state = one.program().init(arrays, jax.random.key(0))
+        losses.append(float(one.program().step(arrays, state, jnp.int32(0))[1]["loss"]))
+    assert losses[1] > losses[0] + 1
+
+
 def test_soft_masks_end_as_the_hard_ones(ready):
     program, arrays = ready
     scores = {

@@ -22,7 +22,7 @@ from recombine.families.odd_one_out import (
     SentencesOdd,
 )
 from recombine.lab.engine import Population
-from recombine.learners import OddOneOut, PlantedOdd, Pretraining, check_learner
+from recombine.learners import OddOneOut, PlantedOdd, Pretraining, RotatedOdd, check_learner
 from recombine.learners._odd import accuracy, logits, surprise
 from recombine.learners.parts import Parts
 from recombine.learners.pretraining import HIDDEN_INK, hide
@@ -41,6 +41,7 @@ TINY = OddOneOut(**SMALL)
 BEFORE = Pretraining(**SMALL)
 AFTER = replace(TINY, pretraining=BEFORE)
 PLANTED = PlantedOdd(**SMALL)
+ROTATED = RotatedOdd(**SMALL)
 SENTENCES = {"family": SentencesOdd(), "model": ItemTransformer(1, 16, 2), "batch": 8}
 PICTURES = {"family": PicturesOdd(), "model": ItemConv(4, 2, 16, 8), "batch": 4}
 
@@ -61,8 +62,16 @@ def last(population, name, member=0):
 
 @pytest.mark.parametrize(
     "learner",
-    [TINY, BEFORE, AFTER, PLANTED, replace(PLANTED, mixed=True), replace(TINY, **SENTENCES)],
-    ids=["scratch", "pretraining", "pretrained", "planted", "mixed", "sentences"],
+    [
+        TINY,
+        BEFORE,
+        AFTER,
+        PLANTED,
+        replace(PLANTED, mixed=True),
+        ROTATED,
+        replace(TINY, **SENTENCES),
+    ],
+    ids=["scratch", "pretraining", "pretrained", "planted", "mixed", "rotated", "sentences"],
 )
 def test_it_keeps_the_contract_of_learners(learner):
     check_learner(learner)
@@ -264,6 +273,18 @@ def test_without_one_half_its_rule_is_lost_and_the_other_kept(halves):
         draws = [program.draw_test({}, jnp.int32(p), jax.random.key(p)) for p in (part, 1 - part)]
         own, other = (float(program.part_score({}, cut, drawn)) for drawn in draws)
         assert own < 0.6 and other > 0.9
+
+
+def test_the_rotated_twin_learns_the_same_and_is_written_otherwise():
+    (state,), _ = trained(ROTATED)
+    plain, turned = (one.subject(one.weights(state)) for one in (TINY, ROTATED))
+    problems, _ = plain.draw(BASE, "test", 64)
+    np.testing.assert_array_equal(plain.answer(problems), turned.answer(problems))
+    assert not np.allclose(plain.weights()["output/weight"], turned.weights()["output/weight"])
+    (other,), _ = trained(TINY)  # from the same stream and the same first weights
+    jax.tree.map(np.testing.assert_array_equal, state, other)
+    with pytest.raises(InvalidRequest, match="use ItemMLP"):
+        replace(ROTATED, **SENTENCES).check()
 
 
 def test_the_mixed_twin_is_the_same_function_with_no_zero_in_its_matrices(halves):

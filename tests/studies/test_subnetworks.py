@@ -90,7 +90,7 @@ def rows(
     return made(score, **more)
 
 
-PARTED = {"planted": -0.7, "mixed": -0.1, "scratch": -0.2, "decayed": -0.3,
+PARTED = {"planted": -0.7, "mixed": -0.1, "scratch": -0.2, "rotated": -0.1, "decayed": -0.3,
           "dose 0.0625": -0.25, "dose 0.25": -0.35, "dose 1": -0.5}  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def test_networks_without_parts_refute_the_claims_and_not_the_controls():
     assert found["fields: ablation is selective"] == "refuted"
     assert found["fields: in most networks"] == "refuted"
     assert found["fields: more than other weights"] == "refuted"
-    assert found["fields: more than mixed weights"] == "refuted"
+    assert found["fields: more than the rotated twin"] == "refuted"
     assert found["fields: pretraining parts it more"] == "refuted"
     assert found["control: planted parts are found"] == "supported"
 
@@ -130,11 +130,11 @@ def test_networks_that_do_not_know_their_task_and_masks_that_learnt_nothing_are_
 
 
 def test_parts_no_clearer_than_in_rotated_weights_are_not_called_a_rules_own():
-    as_rotated = {**PARTED, "scratch": -0.48, "mixed": -0.48}
+    as_rotated = {**PARTED, "scratch": -0.48, "rotated": -0.48, "mixed": -0.48}
     found = judged(rows(as_rotated))
     assert found["control: mixed weights hide them"].verdict == "refuted"
     assert found["control: mixed weights show less"].verdict == "supported"
-    assert found["fields: more than mixed weights"].verdict == "inconclusive"
+    assert found["fields: more than the rotated twin"].verdict == "inconclusive"
     assert "none belongs to a rule: -0.48" in found["fields: ablation is selective"].note
     study = SubnetworksStudy()
     assert "not specific here" in study.conclusion(list(found.values()))
@@ -143,13 +143,13 @@ def test_parts_no_clearer_than_in_rotated_weights_are_not_called_a_rules_own():
 
 def test_rotated_weights_whose_ablation_ruins_everything_hide_nothing():
     def score(labels: dict[str, Any]) -> tuple[Scores, Scores]:
-        ruined = labels["condition"] in ("mixed", "untrained")
-        return ((0.25, 0.26) if ruined else (0.3, 0.95)), (0.9, 0.9)
+        ruined = labels["condition"] in ("mixed", "rotated", "untrained")
+        return ((0.25, 0.26), (0.3, 0.3)) if ruined else ((0.3, 0.95), (0.9, 0.9))
 
     found = verdicts(made(score))
     assert found["control: mixed weights hide them"] == "not tested here"
     assert found["control: mixed weights show less"] == "not tested here"
-    assert found["fields: more than mixed weights"] == "not tested here"
+    assert found["fields: more than the rotated twin"] == "not tested here"
     assert found["control: planted parts are found"] == "supported"
 
 
@@ -166,7 +166,7 @@ def test_an_ablation_that_ruins_both_rules_neither_supports_nor_refutes():
 
 @pytest.mark.parametrize(("other", "verdict"), [(0.62, "not tested here"), (0.63, "refuted")])
 def test_the_other_rule_is_spared_from_half_way_between_chance_and_whole(other, verdict):
-    found = verdicts(made(lambda labels: ((other, other), (0.9, 0.9))))
+    found = verdicts(made(lambda labels: ((other, other), (0.5, 0.5))))
     assert found["fields: ablation is selective"] == verdict
 
 
@@ -203,7 +203,7 @@ def test_no_mask_can_harm_more_than_random_weights_that_ruin_the_rule():
 
 def test_a_mask_that_serves_both_rules_is_told_by_random_weights_that_spare_them():
     found = verdicts(made(lambda labels: ((0.3, 0.3), (0.95, 0.95))))
-    assert found["fields: ablation is selective"] == "not tested here"
+    assert found["fields: ablation is selective"] == "refuted"
     assert found["fields: the other rule less"] == "refuted"
 
 

@@ -32,6 +32,7 @@ __getattr__, __all__ = lazy(
         "NextToken": "recombine.learners.next_token",
         "OddOneOut": "recombine.learners.odd_one_out",
         "PlantedOdd": "recombine.learners.planted",
+        "RotatedOdd": "recombine.learners.rotated",
         "Pretraining": "recombine.learners.pretraining",
         "Program": "recombine.learners._learner",
         "Recall": "recombine.learners.recall",

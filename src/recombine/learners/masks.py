@@ -33,9 +33,10 @@ Masks = dict[str, Float[Array, "in out"]]
 @dataclass(frozen=True)
 class Masking:
     """How masks are learnt. One setting serves every network: choosing it by what is then reported
-    would find parts anywhere. The defaults were set on a network with planted parts alone, for
-    about a thousand steps; more steps, or a larger penalty, leave fewer weights in the mask and
-    more of the part outside it.
+    would find parts anywhere. The penalty was set on networks with planted parts, for about a
+    thousand steps, as large as still finds these: a smaller one leaves so many weights in a mask
+    that as many at random ruin a network too, and a larger one or more steps leave masks without
+    which a part still works.
 
     `continuous` sparsification: keep = sigmoid(b s) with b rising geometrically from 1 to
     `sharpest`, and 1[s > 0] in the end. `hard-concrete`: keep is drawn from a stretched, clipped
@@ -47,7 +48,7 @@ class Masking:
     method: Literal["continuous", "hard-concrete", "magnitude"] = "continuous"
     begin: float = 0.05
     sharpest: float = 200.0
-    penalty: float = 0.02
+    penalty: float = 0.3
     density: float = 0.2
     layers: tuple[str, ...] = ()
 
@@ -269,7 +270,9 @@ class MaskLearner(Learner):
 
     def program(self, precision: str = "float32") -> MasksProgram:
         paths = tuple(self.masking.paths(self.parted().shapes()[1]))
-        return MasksProgram(self.parted(precision), self.masking, paths)
+        # Numbers are arrays and paths are given: all settings of a method have one program.
+        plain = Masking(self.masking.method, density=self.masking.density)
+        return MasksProgram(self.parted(precision), plain, paths)
 
     def group(self) -> str:
         return node_id(self.base)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from recombine.errors import InvalidRequest
@@ -18,8 +17,9 @@ from recombine.learners._learner import Arrays, Tensors
 from recombine.learners._odd import OddLearner, OddSubject, surprise
 from recombine.learners.odd_one_out import OddOneOutProgram
 from recombine.learners.optimiser import Trained, start
+from recombine.learners.rotated import mixed, mixed_shapes
 from recombine.models.items import ItemMLP, ItemMLPNetwork, ItemNetwork
-from recombine.models.layers import FULL, Linear
+from recombine.models.layers import Linear
 from recombine.seeds import host_seed, key_at
 from recombine.trees import named
 
@@ -53,67 +53,6 @@ def _beside(one: Linear, two: Linear, *, blocks: bool) -> Linear:
     return Linear(weight, jnp.concatenate([one.bias, two.bias]))
 
 
-class MixedNetwork(ItemNetwork):
-    """The same function as an MLP's, whose matrices are all seen through random rotations.
-
-    Between two matrices lies a ReLU, which no rotation passes through: every matrix is turned on
-    both sides, and fixed rotations around it, which are no layers, turn what goes in and turn back
-    what comes out.
-    """
-
-    hidden: tuple[Linear, ...]
-    output: Linear
-    turns: tuple[Float[Array, "in in"], ...]  # before each matrix
-    returns: tuple[Float[Array, "out out"], ...]  # after each matrix
-
-    def __call__(
-        self, items: Float[Array, "*axes item"], dtype: jnp.dtype = FULL
-    ) -> Float[Array, "*axes embedding"]:
-        return self._layers(items, dtype)["output"]
-
-    def activations(
-        self, items: Float[Array, "*axes item"]
-    ) -> dict[str, Float[Array, "*axes width"]]:
-        return self._layers(items, FULL)
-
-    def _layers(self, x: Array, dtype: jnp.dtype) -> dict[str, Array]:
-        seen = {}
-        for number, layer in enumerate((*self.hidden, self.output)):
-            # Rotations at full precision: they only change how a matrix is written down.
-            turned = jnp.dot(x.astype(FULL), self.turns[number], precision="highest")
-            y = jnp.dot(
-                layer(turned, dtype).astype(FULL), self.returns[number], precision="highest"
-            )
-            last = number == len(self.hidden)
-            x = seen["output" if last else f"layer{number + 1}/after"] = (
-                y if last else jax.nn.relu(y)
-            )
-        return seen
-
-
-def mixed(network: ItemMLPNetwork, seed: int) -> MixedNetwork:
-    """A network with every matrix turned by random rotations on both sides."""
-    rng = np.random.default_rng(seed)
-    layers, turns, returns = [], [], []
-    for layer in (*network.hidden, network.output):
-        weight, bias = np.float64(layer.weight), np.float64(layer.bias)
-        before, after = (rotation(rng, size) for size in weight.shape)
-        layers.append(Linear(_single(before.T @ weight @ after), _single(bias @ after)))
-        turns.append(_single(before))
-        returns.append(_single(after.T))
-    return MixedNetwork(tuple(layers[:-1]), layers[-1], tuple(turns), tuple(returns))
-
-
-def rotation(rng: np.random.Generator, size: int) -> Float[np.ndarray, "size size"]:
-    """An orthogonal matrix, all as likely."""
-    turned, scale = np.linalg.qr(rng.normal(size=(size, size)))
-    return turned * np.sign(np.diagonal(scale))
-
-
-def _single(array: np.ndarray) -> Any:
-    return array.astype(np.float32)
-
-
 @dataclass(frozen=True)
 class PlantedProgram(OddOneOutProgram):
     """Two halves learn at once, each from problems of its own rule alone."""
@@ -127,7 +66,7 @@ class PlantedProgram(OddOneOutProgram):
 
     def shapes(self) -> tuple[Any, Any]:
         found: Any = self.model.shapes(self.family.item_shape)
-        found = _mixed_shapes(found) if self.mixed else found
+        found = mixed_shapes(found) if self.mixed else found
         return found, found
 
     def network(self, model: Halves) -> ItemNetwork:
@@ -149,18 +88,6 @@ class PlantedProgram(OddOneOutProgram):
             (surprise(half(items[i], self.dtype), odd[i]) for i, half in enumerate(model)),
             jnp.float32(0),
         )
-
-
-def _mixed_shapes(network: ItemMLPNetwork) -> MixedNetwork:
-    layers = (*network.hidden, network.output)
-    ins, outs = zip(*(layer.weight.shape for layer in layers), strict=True)
-
-    def square(size: int) -> Any:
-        return jax.ShapeDtypeStruct((size, size), FULL)
-
-    return MixedNetwork(
-        network.hidden, network.output, tuple(map(square, ins)), tuple(map(square, outs))
-    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ WHOLE = 0.98  # of test items, by the network without any mask
 SPARED = 0.5  # of the way from chance to the whole network's score
 NAMES = {"planted": "planted halves", "mixed": "planted, rotated weights",
          "untrained": "never trained", "scratch": "from scratch",
+         "rotated": "from scratch, rotated weights",
          "decayed": "from scratch, with decay"}  # fmt: skip
 Number = Callable[[Row], float]
 
@@ -148,18 +149,21 @@ def left(rows: Sequence[Row], condition: str, note: str) -> str:
 
 
 def speaks(rows: Sequence[Row], condition: str, note: str) -> str:
-    """What is left, for the note; or NotTested where the other part is not spared.
+    """What is left, for the note; or NotTested where the other part cannot be spared.
 
-    Where an ablation ruins both parts, their difference is zero whether they share weights or too
-    many were taken out. This is asked of all networks of a kind together: leaving out single masks
-    that ruin both would select by what is then reported. Untrained networks know nothing that
-    could be spared.
+    Where a mask ruins both parts and as many weights at random ruin the other one too, too many
+    were taken out. Where these spare it, the mask holds what both parts need, and that it does not
+    part them is a finding. This is asked of all networks of a kind together: leaving out single
+    masks that ruin both would select by what is then reported. Untrained networks know nothing
+    that could be spared.
     """
     said, bar = left(rows, condition, note), half_way(rows, "other")
-    if condition != "untrained" and overall(rows, lambda row: without(row, "other")) < bar:
+    scores = [overall(rows, lambda row, c=c: without(row, "other", c)) for c in (None, "random")]
+    if condition != "untrained" and max(scores) < bar:
         raise NotTested(
-            "Ablation ruins the other part too, so that nothing can be parted: its score is below "
-            f"{bar:.3g}, half way from chance to that of the whole network. {said}"
+            "Both ablations, of the mask and of as many weights at random, ruin the other part, so "
+            f"that nothing can be parted: its score is below {bar:.3g}, half way from chance to "
+            f"that of the whole network. {said}"
         )
     return said
 
@@ -193,12 +197,13 @@ def sparing_speaks(rows: Sequence[Row], condition: str, note: str) -> str:
 Speaks = Callable[[Sequence[Row], str, str], str]
 
 
-def _beside_mixed(results: Results, condition: str, task: str) -> list[str]:
+def _beside_rotated(results: Results, condition: str, task: str) -> list[str]:
     """What rotated weights, of which none belongs to a part, give by the same measure."""
-    rows, _ = usable(results, "mixed", task)
-    if not rows or condition in (PLANTED, "mixed"):
+    twin = {"scratch": "rotated", PLANTED: "mixed"}.get(condition)
+    rows, _ = usable(results, twin, task) if twin else ([], "")
+    if not rows:
         return []
-    return [f"Rotated weights, of which none belongs to a rule: {overall(rows, ablation):.2f}."]
+    return [f"In rotated weights, of which none belongs to a rule: {overall(rows, ablation):.2f}."]
 
 
 def over_rules(
@@ -216,7 +221,7 @@ def over_rules(
         say = left if condition == PLANTED else speaks
         notes = [say(rows, condition, note)]
         return Evidence.of_values(
-            values, _joined([*notes, *_beside_mixed(results, condition, task)])
+            values, _joined([*notes, *_beside_rotated(results, condition, task)])
         )
 
     return measure
@@ -233,7 +238,7 @@ def mean(
         base.require(values, f"Networks. {note}")
         notes = [can_speak(rows, condition, note)]
         if number is ablation:
-            notes += _beside_mixed(results, condition, task)
+            notes += _beside_rotated(results, condition, task)
         return Evidence.of_values(values, _joined(notes))
 
     return measure

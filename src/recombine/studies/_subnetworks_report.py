@@ -59,7 +59,7 @@ def sections(grid: Any, results: Results) -> list[Section]:
 
 def _conditions(results: Results, task: str) -> list[str]:
     there = results.where(task=task).labels("condition")
-    order = ["planted", "mixed", "untrained", "scratch", "decayed"]
+    order = ["planted", "mixed", "untrained", "scratch", "rotated", "decayed"]
     doses = sorted((c for c in there if c.startswith("dose")), key=dose_of)
     return [c for c in order if c in there] + doses
 
