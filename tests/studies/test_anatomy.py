@@ -14,6 +14,7 @@ from recombine.errors import InvalidRequest, UnknownName
 from recombine.instruments import Reading
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
+from recombine.studies._anatomy import MEASURES, masks_of
 from recombine.studies.anatomy import Anatomy, Grid, alike
 
 GRID = Grid(shape=("48x2", "64x2"), seeds=6, held_out=(0.25, 0.5), decay=(0.0, 3e-3, 3e-2),
@@ -62,10 +63,12 @@ def rows(
                         "fracture": Reading({n: of[n] for n in names[2:5]}, {}),
                     }
                     found.append(row({**labels, "part": "network"}, readings))
+                    times = 2 ** (0.2 + 0.02 * of["modularity"])  # what one error is of the other
                     mask = Reading(
-                        {"ablation": -0.2 - 0.02 * of["modularity"], "whole_other": 0.9,
-                         "ablation_other": spared},
-                        {control: {"ablation": 0.01}, "planted": {"ablation_own": 0.0}},
+                        {"ablation_own": 1 - times * (1 - spared), "ablation_other": spared,
+                         "whole_other": 0.9},
+                        {control: {"ablation_own": 0.1, "ablation_other": 0.2},
+                         "planted": {"ablation_own": 0.0}},
                     )  # fmt: skip
                     labels = {**labels, "part": "mask", "module": 0}
                     found.append(row(labels, {"subnetworks": mask}))
@@ -163,13 +166,19 @@ def test_a_network_alone_with_its_teacher_is_compared_with_nobody():
     assert all("0 networks" in j.note and "another network" in j.note for j in found.values())
 
 
-def test_where_an_ablation_ruins_every_module_nothing_is_said_of_modularity():
-    found = judged(rows(3.0, follows="modularity", spared=-1.2))
-    for name in MODULAR:
-        assert found.pop(name).verdict == "not tested here"
-    assert "not tested here" not in {j.verdict for j in found.values()}
-    head, _ = Anatomy().sections(GRID, rows(3.0, spared=-1.2))
-    assert len(head.tables[0].rows) == 15 and "Not compared: unseen score and" in head.text
+def test_errors_are_compared_also_where_an_ablation_ruins_every_module_and_it_is_said():
+    for spared, told in ((0.8, "In 72 of 72 networks"), (-1.2, "In 0 of 72 networks")):
+        found = judged(rows(3.0, follows="modularity", spared=spared))
+        assert found[MODULAR[0]].verdict == "supported" and told in found[MODULAR[0]].note
+
+
+def test_modularity_is_how_many_times_more_the_error_grows_beyond_weights_at_random():
+    results = rows(0.0, grid=replace(GRID, seeds=2))
+    network = results.where(part="network")[0]
+    (mask,) = masks_of(network, results)
+    own, other = (1 - mask.value("subnetworks", f"ablation_{of}") for of in ("own", "other"))
+    expected = np.log2(own / other) - np.log2(0.9 / 0.8)
+    assert MEASURES["modularity"](network, results) == pytest.approx(expected)
 
 
 def test_a_control_that_does_not_exist_is_a_slip_and_not_a_gap_in_the_grid():

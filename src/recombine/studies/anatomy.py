@@ -56,7 +56,7 @@ class Anatomy(Study):
         "After Redhardt, Akram and Schug 2025 (decodability), Lepori, Serre and Pavlick 2023 "
         "(subnetworks) and Kumar, Clune, Lehman and Stanley 2025 (fracture)"
     )
-    cost = "quick: 45 s on two CPU cores (estimated); standard: 5 min on one H200 (estimated)"
+    cost = "quick: 47 s on two CPU cores; standard: 5 min on one H200 (estimated)"
     not_shown = (
         "Causes: networks of one shape, one teacher and the same held-out combinations are "
         "compared, and what weight decay explains is taken out; what is left still only goes "
@@ -68,7 +68,7 @@ class Anatomy(Study):
     presets: ClassVar = {
         "smoke": Grid("smoke", 6, 2, ("16x1",), (0.25, 0.5), (3e-3,), 2, 1, 20, 1.0, 2, 128),
         "quick": Grid(),
-        "standard": Grid("standard", 8, 3, ("64x2", "128x2", "128x3"), (0.25, 0.5, 0.75),
+        "standard": Grid("standard", 8, 3, ("128x2", "128x3", "192x2"), (0.25, 0.5, 0.75),
                          (0.0, 3e-3, 3e-2), 14, 2, 1_000, 0.01, 100, 1_024),
         "paper": Grid("paper", 16, 3, ("128x3", "256x3", "256x4"), (0.25, 0.5, 0.75, 0.9),
                       (0.0, 3e-3, 3e-2), 20, 16, 1_000, 0.01, 200, 2_048),
