@@ -55,16 +55,16 @@ class Grid:
     slots: int = 2  # for two objects
     rounds: int = 1  # of slot attention
     side: int = 16  # pixels, two objects
-    steps: int = 1_450
+    steps: int = 1_250
     batch: int = 32
     rate: float = 4e-3
     objects: tuple[int, ...] = (2, 3, 4)  # in a scene to be reported
     report_side: int = 24
     set_size: tuple[int, ...] = (2, 4, 6)  # in training
-    tested: tuple[int, ...] = (2, 4, 6, 9)
+    tested: tuple[int, ...] = (2, 6, 9)
     search_side: int = 24
     search_slots: int = 4
-    search_steps: int = 400
+    search_steps: int = 300
     pieces_steps: int = 0  # of autoencoders
     pieces_batch: int = 64
     pieces_rate: float = 4e-4
@@ -84,7 +84,7 @@ class BindingStudy(Study):
         "does it take until they fail?"
     )
     source = SOURCES
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 10 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores; standard: 15 min on one H200 (estimated)"
     not_shown = (
         "Photographs, overlapping objects, and features that are not colour and shape.",
         "Large models of vision and language, in which these failures were first counted: these "
@@ -106,7 +106,7 @@ class BindingStudy(Study):
             tasks=TASKS, searchers=(BAG, CONV, SLOTS), width=(16, 32, 64), middle=32, features=6,
             held_out=(1 / 6, 0.5), slots=3, rounds=2, side=24, steps=10_000, batch=128, rate=1e-3,
             objects=(2, 3, 4, 5, 6), report_side=32, set_size=(5, 10, 15),
-            tested=(5, 10, 15, 20, 30), search_side=48, search_slots=7, search_steps=10_000,
+            tested=(5, 10, 15, 20, 30), search_side=48, search_slots=16, search_steps=30_000,
             pieces_steps=20_000, items=2_048, search_items=2_048, looked=512,
         ),
         "paper": Grid(

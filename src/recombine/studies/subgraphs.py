@@ -57,7 +57,7 @@ class Grid:
     width: tuple[int, ...] = (48,)
     depth: int = 2
     head: int = 16
-    steps: int = 500
+    steps: int = 460
     rate: float = 3e-3
     batch: int = 16
     row: int = 80
@@ -80,7 +80,7 @@ class SubgraphsStudy(Study):
         "Dziri et al., Faith and Fate: limits of transformers on compositionality, 2023; the "
         "experiment that swaps frequencies is our own"
     )
-    cost = "quick: 2 min on two CPU cores; standard: 10 min on one H200 (estimated)"
+    cost = "quick: 1.8 min on two CPU cores; standard: 10 min on one H200 (estimated)"
     not_shown = (
         "Pretrained models: every network here starts from random weights (`recombine subgraphs` "
         "asks a live one).",
