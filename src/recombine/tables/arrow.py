@@ -18,7 +18,7 @@ from recombine.tables.pieces import Lists, Numbers, Piece, Words, as_text, words
 from recombine.tables.rows import NONE
 from recombine.tables.sources import Chunk, TextTable
 
-_BLOCK = 4 * 2**20  # bytes of a CSV file at a time
+_BLOCK = 2**20  # bytes of a CSV file at a time; pyarrow reads 32 of these ahead
 _BATCH = 2**17  # rows of a Parquet file at a time
 _LISTS = ("List", "LargeList", "Sequence")  # what datasets calls them, now and before
 
