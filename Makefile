@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CODE := src tests benchmarks examples
+CODE := src tests benchmarks examples tools
 # Optional packages that tests marked `heavy` need.
 HEAVY := analysis,diffusers,hf,llm,opf
 

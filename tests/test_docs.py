@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import re
 import shlex
@@ -17,6 +16,18 @@ from recombine.lab.run import study_named
 from recombine.studies import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def tool(name: str):
+    """A script of tools/, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pages = tool("pages")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -106,25 +117,49 @@ def test_no_page_waits_for_anything_but_recorded_results(page):
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_a_study_has_a_page_with_its_claims_and_its_grid(name):
+def test_a_study_has_a_page_with_its_grid_its_claims_and_what_was_recorded(name):
     study = study_named(name)
-    page = (ROOT / "docs" / "studies" / f"{name}.md").read_text("utf-8")
+    page = pages.page_of(name).read_text("utf-8")
     assert study.question in page
+    assert study.cost[:1].upper() + study.cost[1:] in page
     assert all(line in page for line in study.not_shown)
-    for claim in study.claims(study.grid("standard")):
-        row = f"| {claim.name} | {claim.sentence} | {claim.criterion} | {claim.unit} |"
-        assert row in page, f"docs/studies/{name}.md lacks {row}"
-    for field in dataclasses.fields(study.grid("quick")):
-        values = [shown(getattr(study.grid(preset), field.name)) for preset in study.presets]
-        row = rf"^\| `{field.name}` \| [^|]+ \| {re.escape(' | '.join(values))} \|$"
-        assert re.search(row, page, re.MULTILINE), f"docs/studies/{name}.md: {field.name}, {values}"
+    for row in (*pages.grid_rows(study, page), *pages.claim_rows(study)):
+        assert row in page and "| ? |" not in row, f"docs/studies/{name}.md lacks {row}"
+    assert pages.true_page(name, page) == page, "run python tools/pages.py --write"
+    recorded = pages.recorded(name)
+    assert (recorded is None) == (pages.NOT_RECORDED in page)
 
 
-def shown(value: object) -> str:
-    """A value of a grid as the tables write it."""
-    if isinstance(value, tuple):
-        return ", ".join(shown(one) for one in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_tables_of_studies_say_what_was_recorded(name):
+    assert pages.wrong_rows(name) == []
+
+
+def test_a_page_that_says_something_else_is_put_right():
+    page = pages.page_of("binding").read_text("utf-8")
+    lied = page.replace(
+        "| 0.498 [0.495, 0.502] | supported |", "| 0.900 [0.800, 1.000] | refuted |"
+    )
+    lied = re.sub(r"^(\| `width` \|.*\|) .* \|$", r"\1 7 |", lied, flags=re.MULTILINE)
+    assert lied != page and pages.true_page("binding", lied) == page
+
+
+def test_a_study_recorded_for_the_first_time_gets_its_table():
+    summary = {
+        "preset": "standard", "cells": 3, "devices": ["NVIDIA H200 (float32)"], "verdict": "So.",
+        "claims": [
+            {"name": "a", "criterion": "above 0", "interval": [0.5, 0.25, 0.75],
+             "verdict": "supported"},
+            {"name": "b", "criterion": "above 0", "interval": None, "verdict": "not tested here"},
+        ],
+    }  # fmt: skip
+    before = f"# x\n\n## Result\n\n{pages.NOT_RECORDED}\n"
+    text = pages.with_result(before, "x", summary)
+    assert "On one H200, preset `standard`, 3 cells ([page](../../results/x-standard.html)" in text
+    assert "\n\nSo.\n\n" in text and "| a | above 0 | 0.500 [0.250, 0.750] | supported |" in text
+    assert "| b | above 0 | – | not tested here |" in text and pages.NOT_RECORDED not in text
+    assert pages.with_result(text, "x", summary) == text
+    assert pages.verdicts(summary) == "1 supported, 1 not tested"
 
 
 def test_the_readme_lists_every_study_with_its_question_and_cost():

@@ -1,0 +1,181 @@
+"""Keeps the tables of pages true: grids and claims from the code, verdicts from results/.
+
+    python tools/pages.py              # says which pages differ
+    python tools/pages.py --write      # rewrites their tables
+    python tools/pages.py binding ...  # these studies only
+
+What people wrote around the tables stays as it is. A study that was recorded for the first time
+gets its table of verdicts in place of "Not recorded yet."; what it means is yours to write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recombine.lab.run import study_named
+from recombine.lab.study import Study
+from recombine.studies import REGISTRY
+
+ROOT = Path(__file__).resolve().parents[1]
+VERDICTS = ("supported", "refuted", "inconclusive", "not tested")
+NOT_RECORDED = "Not recorded yet."
+_GRID = "| name | what | smoke | quick | standard | paper |"
+_CLAIMS = "| claim | sentence | criterion | unit |"
+_FOUND = "| claim | criterion | found, 95 % interval | verdict |"
+
+
+def page_of(name: str) -> Path:
+    return ROOT / "docs" / "studies" / f"{name}.md"
+
+
+def recorded(name: str, preset: str = "standard") -> dict[str, Any] | None:
+    """The summary of a study that lies in results/, where there is one."""
+    file = ROOT / "results" / f"{name}-{preset}.json"
+    return json.loads(file.read_text("utf-8")) if file.is_file() else None
+
+
+def shown(value: object) -> str:
+    """A value of a grid as the tables write it."""
+    if isinstance(value, tuple):
+        return ", ".join(shown(one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def grid_rows(study: Study, text: str) -> list[str]:
+    """What is varied, at every preset; the meaning of a name, and rows without one, stay."""
+    words = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
+    unnamed = re.findall(r"^\|  \| .*$", text, re.MULTILINE)
+    grids = [study.grid(preset) for preset in study.presets]
+    return [
+        *(
+            line([f"`{name}`", words.get(name, "?"), *(shown(getattr(g, name)) for g in grids)])
+            for name in (field.name for field in dataclasses.fields(grids[0]))
+        ),
+        *unnamed,
+    ]
+
+
+def claim_rows(study: Study) -> list[str]:
+    """Every claim as it is stated at preset standard."""
+    return [
+        line([claim.name, claim.sentence, claim.criterion, claim.unit])
+        for claim in study.claims(study.grid("standard"))
+    ]
+
+
+def found_rows(summary: dict[str, Any]) -> list[str]:
+    """What was found, claim by claim."""
+    rows = []
+    for claim in summary["claims"]:
+        interval = "–"
+        if claim["interval"] is not None:
+            middle, low, high = claim["interval"]
+            interval = f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+        rows.append(line([claim["name"], claim["criterion"], interval, claim["verdict"]]))
+    return rows
+
+
+def counted(summary: dict[str, Any]) -> dict[str, int]:
+    """How many claims had each verdict."""
+    found = Counter(claim["verdict"].removesuffix(" here") for claim in summary["claims"])
+    return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
+
+
+def verdicts(summary: dict[str, Any]) -> str:
+    """The same as a phrase: 11 supported, 2 refuted."""
+    return ", ".join(f"{number} {verdict}" for verdict, number in counted(summary).items())
+
+
+def with_table(text: str, head: str, rows: Sequence[str]) -> str:
+    """The text with other rows under the heading of a table."""
+    before, found, after = text.partition(f"{head}\n")
+    rule, *rest = after.split("\n")
+    kept = next((i for i, row in enumerate(rest) if not row.startswith("|")), len(rest))
+    return before + found + "\n".join([rule, *rows, *rest[kept:]]) if found else text
+
+
+def with_result(text: str, name: str, summary: dict[str, Any]) -> str:
+    """The text with what was found, in the place that was kept for it the first time."""
+    where = (
+        f"On {devices(summary)}, preset `{summary['preset']}`, {summary['cells']} cells "
+        f"([page](../../results/{name}-{summary['preset']}.html), "
+        "[how it was made](../../results/README.md)):"
+    )
+    first = f"{where}\n\n{summary['verdict']}\n\n{_FOUND}\n|---|---|---|---|\n"
+    text = text.replace(NOT_RECORDED, first)
+    said = re.compile(r"^On [^\n]*\(\[page\]\([^\n]*\):\n\n[^\n]+", re.MULTILINE)
+    text = said.sub(lambda _: f"{where}\n\n{summary['verdict']}", text)
+    return with_table(text, _FOUND, found_rows(summary))
+
+
+def devices(summary: dict[str, Any]) -> str:
+    """On what it was recorded, as people call it: the precision of a network is on its page."""
+    kinds = dict.fromkeys(kind.partition(" (")[0] for kind in summary["devices"])
+    return " and ".join(kinds).replace("NVIDIA H200", "one H200")
+
+
+def true_page(name: str, text: str) -> str:
+    """A study's page with the tables that the code and its recorded result ask for."""
+    study, summary = study_named(name), recorded(name)
+    text = with_table(text, _GRID, grid_rows(study, text))
+    text = with_table(text, _CLAIMS, claim_rows(study))
+    return text if summary is None else with_result(text, name, summary)
+
+
+def row_of(file: str, name: str) -> str:
+    """A study's line in a table of studies."""
+    lines = (ROOT / file).read_text("utf-8").splitlines()
+    return next((one for one in lines if one.startswith(f"| [{name}](")), "")
+
+
+def wrong_rows(name: str) -> list[str]:
+    """The tables of studies that do not say what was recorded."""
+    summary = recorded(name)
+    if summary is None:
+        return []
+    missing = [
+        f"{file}: {name} should say {number} {verdict}"
+        for file in ("README.md", "results/README.md")
+        for verdict, number in counted(summary).items()
+        if not re.search(rf"\b{number}( of \d+)?( claims)? {verdict}\b", row_of(file, name))
+    ]
+    cells = row_of("results/README.md", name).rstrip(" |").rpartition("| ")[2]
+    if cells.split()[:1] != [str(summary["cells"])]:
+        missing.append(f"results/README.md: {name} has {summary['cells']} cells, not {cells!r}")
+    return missing
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("study", nargs="*", choices=[*REGISTRY, []], metavar="STUDY")
+    parser.add_argument("--write", action="store_true", help="rewrite the tables of pages")
+    chosen = parser.parse_args()
+    wrong = 0
+    for name in chosen.study or REGISTRY:
+        text = page_of(name).read_text("utf-8")
+        true = true_page(name, text)
+        if true != text:
+            print(f"docs/studies/{name}.md: {'rewritten' if chosen.write else 'differs'}")
+            wrong += not chosen.write
+            if chosen.write:
+                page_of(name).write_text(true, "utf-8")
+        for said in wrong_rows(name):
+            print(said)
+            wrong += 1
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
