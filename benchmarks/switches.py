@@ -21,6 +21,7 @@ WAYS = {
     "plain": "",
     "rewriter": _REWRITER,
     "fusions": f"{_REWRITER} --xla_gpu_experimental_enable_fusion_autotuner=false",
+    "unchecked": f"{_REWRITER} --xla_gpu_autotune_level=1",
     "untuned": f"{_REWRITER} --xla_gpu_autotune_level=0",
     "libraries": f"{_REWRITER} --xla_gpu_enable_triton_gemm=false",
 }
