@@ -16,8 +16,9 @@ from unlike.sequences import Backwards
 
 from recombine.errors import Interrupted, InvalidRequest
 from recombine.lab import engine, execute, shards
+from recombine.lab.answers import AnswerLog
 from recombine.lab.api import fit
-from recombine.lab.checkpoints import AnswerLog, Checkpoints
+from recombine.lab.checkpoints import Checkpoints
 from recombine.lab.engine import BLOCK, Curves, HostPopulation, Population
 from recombine.lab.execute import Session
 from recombine.lab.identity import node_id

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from recombine.errors import StoreError
-from recombine.lab.checkpoints import AnswerLog, Checkpoints
+from recombine.lab.answers import AnswerLog
+from recombine.lab.checkpoints import Checkpoints
 from recombine.lab.store import Store
 
 
@@ -86,9 +88,9 @@ def test_clearing_leaves_what_somebody_else_put_there(tmp_path):
 def test_answers_survive_and_the_first_one_counts(tmp_path):
     log = AnswerLog(tmp_path / "deep" / "answers.jsonl")
     assert "q" not in log
-    log.append("q", {"text": "4\n\r\u2028", "p": float("nan")})
-    log.append("q", "another")
-    log.append("r", None)
+    log.put("q", {"text": "4\n\r\u2028", "p": float("nan")})
+    log.put("q", "another")
+    log.put("r", None)
     again = AnswerLog(log.path)
     assert again.get("q")["text"] == "4\n\r\u2028"
     assert "r" in again and again.get("r", "default") is None
@@ -96,30 +98,36 @@ def test_answers_survive_and_the_first_one_counts(tmp_path):
     assert len(again) == 2
 
 
-def test_a_log_torn_at_any_byte_keeps_the_whole_answers_and_goes_on(tmp_path):
-    log = AnswerLog(tmp_path / "a.jsonl")
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_log_torn_at_any_byte_keeps_the_whole_answers_and_goes_on(tmp_path, sealed):
+    log = AnswerLog(tmp_path / "a.jsonl", sealed=sealed)
     sizes = []
     for i in range(3):
-        log.append(str(i), i)
+        log.put(str(i), i, {"asked": "by a test"})
         sizes.append(log.path.stat().st_size)
     data = log.path.read_bytes()
     for cut in range(len(data) + 1):
         log.path.write_bytes(data[:cut])
-        torn = AnswerLog(log.path)
         # The line break is not part of the answer: a line that lacks only that one is whole.
         whole = sum(cut >= size - 1 for size in sizes)
-        assert len(torn) == whole
-        torn.append("new", "x")
-        assert len(AnswerLog(log.path)) == whole + 1
+        torn = cut not in {0, *sizes, *(size - 1 for size in sizes)}
+        with pytest.warns(UserWarning, match="1 damaged lines") if torn else nullcontext():
+            again = AnswerLog(log.path, sealed=sealed)
+        assert len(again) == whole
+        again.put("new", "x")
+        with pytest.warns(UserWarning, match="1 damaged lines") if torn else nullcontext():
+            assert len(AnswerLog(log.path, sealed=sealed)) == whole + 1
 
 
-def test_a_damaged_answer_is_asked_again(tmp_path):
-    log = AnswerLog(tmp_path / "a.jsonl")
+def test_an_answer_that_was_changed_in_a_sealed_log_is_asked_again(tmp_path):
+    log = AnswerLog(tmp_path / "a.jsonl", sealed=True)
     for i in range(3):
-        log.append(str(i), f"answer {i}")
+        log.put(str(i), f"answer {i}")
     log.path.write_bytes(log.path.read_bytes().replace(b"answer 1", b"answer 7"))
-    again = AnswerLog(log.path)
+    with pytest.warns(UserWarning, match="the first is line 2"):
+        again = AnswerLog(log.path, sealed=True)
     assert [key for key in "012" if key in again] == ["0", "2"]
+    assert AnswerLog(log.path).get("1") == "answer 7"  # people may mend a log that is not
 
 
 # --- upkeep ----------------------------------------------------------------------------------
@@ -130,7 +138,7 @@ def test_cleaning_removes_finished_work_and_nothing_that_is_needed_or_foreign(tm
     for shard, nodes in {"aa": ["11", "22"], "bb": ["11", "33"], "cc": [], "dd": ["11"]}.items():
         folder = store.work(shard, [("cell", id) for id in nodes])
         save(Checkpoints(folder), 1)
-        AnswerLog(folder / "answers.jsonl").append("q", 1)
+        AnswerLog(folder / "answers.jsonl").put("q", 1)
     (store.path / "work" / "aa" / "thesis.tex").touch()
     for id in ("11", "22"):
         store.commit("cell", id, request={})

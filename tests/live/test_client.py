@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 
 from recombine.errors import InvalidRequest
+from recombine.lab.answers import AnswerLog
 from recombine.live import Answer, AskingError, ChatEndpoint
-from recombine.live.answers import AnswerLog
 
 from .standin import (
     StandIn,

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from recombine.errors import InvalidRequest
-from recombine.live.answers import AnswerLog
 from recombine.pictures import JudgeError, Things, VisionJudge, family_named
 from recombine.pictures.judge import checked, success
 
@@ -248,31 +247,6 @@ def test_a_missing_key_is_named_before_anything_is_sent(endpoint, picture, tmp_p
 def test_an_endpoint_that_is_no_address_is_refused(tmp_path):
     with pytest.raises(InvalidRequest, match="expected a URL"):
         VisionJudge("api.example.com/v1", "seer-1", tmp_path / "answers.jsonl")
-
-
-def test_a_line_cut_short_by_a_kill_costs_only_its_own_answer(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    log = AnswerLog(path)
-    for key in "abc":
-        log.put(key, {"cat": True}, {})
-    whole = path.read_bytes()
-    for cut in range(1, len(whole)):
-        path.write_bytes(whole[:cut])
-        complete = whole[:cut].count(b"\n")
-        torn = not whole[:cut].endswith(b"\n")
-        nearly = torn and whole[cut : cut + 1] == b"\n"  # all but the newline is there
-        if torn and not nearly:
-            with pytest.warns(UserWarning, match="1 damaged lines"):
-                again = AnswerLog(path)
-        else:
-            again = AnswerLog(path)
-        assert len(again) == complete + nearly
-        again.put("z", {"cat": False}, {})
-        if torn and not nearly:
-            with pytest.warns(UserWarning, match="damaged"):
-                assert AnswerLog(path).get("z") == {"cat": False}
-        else:
-            assert AnswerLog(path).get("z") == {"cat": False}
 
 
 def test_success_needs_every_concept_asked_for_and_no_other():

@@ -1,4 +1,4 @@
-"""Unfinished work that survives a kill: the last two checkpoints of a shard, and its answers.
+"""Unfinished work that survives a kill: the last two checkpoints of a shard.
 
 >>> import tempfile, numpy as np
 >>> folder = Path(tempfile.mkdtemp())
@@ -11,9 +11,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,16 +22,9 @@ import numpy as np
 from recombine.errors import StoreError
 from recombine.lab.files import (
     System,
-    canonical_json,
     commit_folder,
-    make_folder,
-    parse_json,
     remove_tree,
-    sha256_bytes,
-    sync_folder,
-    write_all,
     write_bytes,
-    writing,
 )
 from recombine.lab.store_process import temporary_name, temporary_owner
 from recombine.lab.store_sealed import Damaged, Sealed, put_sealed
@@ -116,68 +107,3 @@ class Checkpoints:
             remove_tree(aside)
             System.rename(folder, aside)
             write_bytes(aside / "reason.txt", f"{error}\n".encode())
-
-
-class AnswerLog:
-    """Answers from outside (paid, or slow), each on disk before anybody uses it.
-
-    One line an answer, each with its own sum: a line torn by a kill or damaged later is skipped,
-    and its question is asked again. The first answer to a question is the one that counts.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "answers.jsonl"
-    >>> AnswerLog(path).append("2+2?", {"text": "4"})
-    >>> AnswerLog(path).get("2+2?")
-    {'text': '4'}
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._lock = threading.Lock()
-        data = path.read_bytes() if path.exists() else b""
-        self._torn = not data.endswith(b"\n") and bool(data)
-        self._answers: dict[str, Any] = {}
-        for line in data.split(b"\n"):
-            if record := _parse_line(line):
-                self._answers.setdefault(*record)
-
-    def append(self, key: str, answer: Any) -> None:
-        """Returns only when the answer is on disk."""
-        body = {"answer": answer, "key": key}
-        line = canonical_json({**body, "sum": sha256_bytes(canonical_json(body))})
-        with self._lock:
-            make_folder(self.path.parent)
-            new = not self.path.exists()
-            with writing(self.path, len(line)):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                fd = os.open(self.path, flags, 0o644)
-                # The line break first ends what an earlier, failed write may have left.
-                torn, self._torn = self._torn, True
-                try:
-                    write_all(fd, b"\n" + line if torn else line)
-                    System.fsync(fd)
-                finally:
-                    os.close(fd)
-                if new:
-                    sync_folder(self.path.parent)
-            self._torn = False
-            self._answers.setdefault(key, parse_json(canonical_json(answer)))
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._answers.get(key, default)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._answers
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-
-def _parse_line(line: bytes) -> tuple[str, Any] | None:
-    try:
-        record = parse_json(line)
-        body = {"answer": record["answer"], "key": record["key"]}
-        intact = record["sum"] == sha256_bytes(canonical_json(body))
-    except (StoreError, TypeError, KeyError):
-        return None
-    return (record["key"], record["answer"]) if intact else None

@@ -17,7 +17,8 @@ import jax
 
 from recombine.errors import Interrupted, InvalidRequest, StoreError
 from recombine.lab import engine
-from recombine.lab.checkpoints import AnswerLog, Checkpoints
+from recombine.lab.answers import AnswerLog
+from recombine.lab.checkpoints import Checkpoints
 from recombine.lab.device import device, fingerprint, versions
 from recombine.lab.identity import canonical, node_id
 from recombine.lab.layout import Devices, DoesNotFit, Layout, spread
@@ -245,7 +246,9 @@ def _population(store: Store, shard: Shard, learners: Sequence[Learner], work: P
     known: dict[str, Tensors] = {}
     prepared = [learner.prepare(gather(store, learner, known)) for learner in learners]
     if learners[0].host_driven:
-        return engine.HostPopulation(learners[0], prepared[0], AnswerLog(work / "answers.jsonl"))
+        return engine.HostPopulation(
+            learners[0], prepared[0], AnswerLog(work / "answers.jsonl", sealed=True)
+        )
     repeats = list(range(len(learners))) + [len(learners) - 1] * shard.padding
     return engine.Population(
         [learners[i] for i in repeats], [prepared[i] for i in repeats], shard.precision,

@@ -17,7 +17,7 @@ import numpy as np
 from recombine.errors import NotApplicable
 from recombine.families.check import TOLERANCE, check_spec, require, same
 from recombine.instruments.subject import ABILITIES
-from recombine.lab.checkpoints import AnswerLog
+from recombine.lab.answers import AnswerLog
 from recombine.lab.engine import initial_state, over_members
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
 from recombine.seeds import Seeds, key_at, stream

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from recombine.errors import InvalidRequest, RecombineError
-from recombine.live.answers import AnswerLog, key_of
+from recombine.lab.answers import AnswerLog, key_of
 from recombine.live.model import Answer, Progress, is_answer
 from recombine.live.wire import LONGEST_PAUSE, Refused, Trouble, post
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from recombine.live.answers import AnswerLog, key_of
+from recombine.lab.answers import AnswerLog, key_of
 from recombine.live.model import Answer, Model, Progress, is_answer
 
 

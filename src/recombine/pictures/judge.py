@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidRequest, RecombineError
-from recombine.live.answers import AnswerLog, key_of
+from recombine.lab.answers import AnswerLog, key_of
 from recombine.live.client import AskingError, ChatEndpoint
 from recombine.pictures.family import PromptFamily
 

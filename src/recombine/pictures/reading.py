@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float
 from scipy import stats
 
 from recombine.combinations import Space
+from recombine.lab.answers import AnswerLog
 from recombine.lab.files import write_json
 from recombine.lab.memberships import clustered
 from recombine.lab.statistics import Interval, partial_correlation, pearson
-from recombine.live.answers import AnswerLog
 from recombine.pictures.family import PromptFamily
 from recombine.pictures.judge import Judge, checked, image_hash, image_name, success
 from recombine.pictures.pipelines import described

@@ -46,7 +46,7 @@ class OracleProgram(Program):
         x = np.round(rng.standard_normal(SIZE), 3)
         question = " ".join(map(str, x))
         if question not in arrays["log"]:
-            arrays["log"].append(question, ask(question))
+            arrays["log"].put(question, ask(question))
         wrong = float(x @ state.w) - arrays["log"].get(question)
         return Pupil(state.w - self.rate * wrong * x, state.answers + 1), {"loss": wrong**2}
 
