@@ -12,6 +12,8 @@ import pytest
 from recombine.errors import InvalidRequest, NotApplicable, RecombineError
 from recombine.families import Hyperteacher
 from recombine.instruments.subnetworks import Subnetworks, overlap, sampled
+from recombine.lab import plan
+from recombine.lab.device import Device
 from recombine.lab.execute import needed_cells
 from recombine.lab.run import gather_rows, train_and_read
 from recombine.lab.session import Session
@@ -70,6 +72,13 @@ def test_all_settings_of_a_method_share_one_program_and_differ_in_what_they_char
         state = one.program().init(arrays, jax.random.key(0))
         losses.append(float(one.program().step(arrays, state, jnp.int32(0))[1]["loss"]))
     assert losses[1] > losses[0] + 1
+
+
+def test_untrained_networks_are_masked_by_the_program_and_at_the_precision_of_trained_ones():
+    untrained = replace(MASK, base=AsDrawn(BASE))
+    gpu = Device("gpu", "a GPU", 8)
+    [both] = plan.shards({"trained": MASK, "untrained": untrained}, gpu)
+    assert set(both.cells) == {"trained", "untrained"} and both.precision == "bfloat16"
 
 
 def test_soft_masks_end_as_the_hard_ones(ready):

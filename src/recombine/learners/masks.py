@@ -219,7 +219,8 @@ class MaskLearner(Learner):
 
     @property
     def precision(self) -> str:
-        return self.base.precision
+        # That of training, for untrained networks too: these are the control of the others.
+        return self.trained.precision
 
     @property
     def size(self) -> int:
