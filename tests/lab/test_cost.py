@@ -212,6 +212,16 @@ def test_time_is_interpolated_between_measured_sizes_and_held_beyond_them():
     assert estimate_seconds(0.0, 10**12, "cpu") == 0.0
 
 
+def test_work_that_moves_more_than_it_computes_takes_as_long_as_its_bytes():
+    [fastest] = sorted(
+        e.bytes_per_second for e in measured("NVIDIA H200") or () if e.bytes_per_second
+    )[-1:]
+    computing = estimate_seconds(1e15, 800_000, "NVIDIA H200", 0.0)
+    assert computing == estimate_seconds(1e15, 800_000, "NVIDIA H200", 1e12)
+    assert estimate_seconds(1e15, 800_000, "NVIDIA H200", 1e15) == pytest.approx(1e15 / fastest)
+    assert estimate_seconds(1e12, 800_000, "cpu", 1e30) == estimate_seconds(1e12, 800_000, "cpu")
+
+
 def test_a_device_never_measured_has_no_estimate():
     assert measured("an abacus") is None
     assert estimate_seconds(1e12, 1000, "an abacus") is None

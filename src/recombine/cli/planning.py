@@ -17,7 +17,7 @@ from recombine.lab.run import Request
 def document(request: Request) -> dict[str, Any]:
     """The first round exactly, and a bound for the rest."""
     here = device()
-    feasible = part(request.study.cells(request.grid))
+    feasible = part(request.cells())
     layers = upstream_first(needed_cells(feasible.cells).values())
     learners = {cell: learner for layer in layers for cell, learner in layer.items()}
     stacks = shards_of(learners, here)
@@ -37,11 +37,12 @@ def document(request: Request) -> dict[str, Any]:
                 cost.predict_memory(learner, len(shard.cells) + shard.padding, shard.precision),
             )
         step, memory = costs[key]
-        work = step.flops * learner.steps * len(shard.cells)
-        flops += work
+        work = step * (learner.steps * len(shard.cells))
+        flops += work.flops
         largest = max(largest, memory.total)
         for name in hours:
-            hours[name] += (cost.estimate_seconds(work, learner.size, name) or 0.0) / 3600
+            seconds = cost.estimate_seconds(work.flops, learner.size, name, work.bytes)
+            hours[name] += (seconds or 0.0) / 3600
     return {
         "study": request.study.name,
         "preset": request.preset,

@@ -96,7 +96,8 @@ class Objects:
             raise InvalidRequest(
                 f"held_out={self.held_out:g} of {self.colours} colours and {self.shapes} shapes "
                 "leaves no two objects that could swap their colours in training: use "
-                f"held_out={1 / largest:.3g}, or more colours and shapes, such as 4 and 4"
+                f"held_out={1 / largest:.3g}, or more colours and shapes, such as "
+                f"{2 * self.colours} and {2 * self.shapes}"
             )
         if self.held_out and not (~trained).any():
             raise InvalidRequest(

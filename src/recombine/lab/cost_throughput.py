@@ -18,6 +18,7 @@ class Throughput:
     members: int  # trained at once
     flops_per_second: float  # over all members, counted as `cost_of` counts
     measured_on: str
+    bytes_per_second: float | None = None  # likewise, of models that reading and writing hold up
 
 
 @functools.cache
@@ -47,10 +48,13 @@ def measured(device_kind: str) -> tuple[Throughput, ...] | None:
     return _table().get(device_kind)
 
 
-def estimate_seconds(flops: float, parameters: int, device_kind: str) -> float | None:
-    """The time for `flops` operations with models of this size, or None where none was measured.
+def estimate_seconds(
+    flops: float, parameters: int, device_kind: str, bytes: float = 0.0
+) -> float | None:
+    """The time for so much work with models of this size, or None where none was measured.
 
-    Throughput is interpolated between measured sizes, log over log, and held beyond them.
+    Throughput is interpolated between measured sizes, log over log, and held beyond them. Work
+    that moves more than it computes takes as long as its bytes do, at the best measured rate.
 
     >>> estimate_seconds(1e15, 200_000, "an abacus") is None
     True
@@ -58,14 +62,22 @@ def estimate_seconds(flops: float, parameters: int, device_kind: str) -> float |
     entries = measured(device_kind)
     if not entries:
         return None
+    moved = max((entry.bytes_per_second or 0.0 for entry in entries), default=0.0)
+    moving = bytes / moved if moved else 0.0
+    return max(flops / _computed(entries, parameters), moving)
+
+
+def _computed(entries: tuple[Throughput, ...], parameters: int) -> float:
+    """FLOP a second of models that products hold up, at this size."""
     best: dict[int, float] = {}
     for entry in entries:
-        best[entry.parameters] = max(best.get(entry.parameters, 0.0), entry.flops_per_second)
+        if entry.bytes_per_second is None:
+            best[entry.parameters] = max(best.get(entry.parameters, 0.0), entry.flops_per_second)
     sizes = sorted(best)
     size = min(max(parameters, sizes[0]), sizes[-1])
     below = max(s for s in sizes if s <= size)
     above = min(s for s in sizes if s >= size)
     if below == above:
-        return flops / best[below]
+        return best[below]
     share = math.log(size / below) / math.log(above / below)
-    return flops / (best[below] ** (1 - share) * best[above] ** share)
+    return best[below] ** (1 - share) * best[above] ** share

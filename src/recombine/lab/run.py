@@ -40,6 +40,17 @@ class Request:
     def grid(self) -> Any:
         return self.study.grid(self.preset, self.settings)
 
+    def cells(self) -> list[Cell]:
+        """The cells of the first round; values set by hand that no grid can have are refused."""
+        try:
+            return self.study.cells(self.grid)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            if not self.settings:
+                raise
+            typed = " ".join(f"{name}={value}" for name, value in self.settings.items())
+            reason = str(error).splitlines()[0]
+            raise InvalidRequest(f"no grid can be laid out with {typed} ({reason})") from error
+
     @property
     def name(self) -> str:
         """A name for plans and reports: the preset, and a mark where values were set by hand."""
@@ -110,7 +121,7 @@ def collect(request: Request, store: Store) -> Outcome:
 def rounds(request: Request, store: Store, *, write: bool):
     """Round after round; each later one is committed before its cells run."""
     grid = request.grid
-    feasible = part(request.study.cells(grid))
+    feasible = part(request.cells())
     yield feasible
     cells = list(feasible.cells)
     for number in range(1, 100):

@@ -60,6 +60,7 @@ class SeerModel(abc.ABC):
 
     def parameters(self, *, side: int, colours: int, shapes: int, reports: int) -> int:
         """How many numbers training may change."""
+        self.check(reports)
         drawn = jax.eval_shape(
             lambda: self.draw(
                 jax.random.key(0), side=side, colours=colours, shapes=shapes, reports=reports

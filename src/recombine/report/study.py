@@ -92,7 +92,7 @@ def claims_id(outcome: Outcome) -> str:
 
 
 def _check_controls(outcome: Outcome) -> None:
-    instruments = {i.name: i for cell in outcome.request.study.cells(outcome.request.grid)
+    instruments = {i.name: i for cell in outcome.request.cells()
                    for i in cell.instruments}  # fmt: skip
     for row in outcome.results:
         for name, reading in row.readings.items():
