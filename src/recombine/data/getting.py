@@ -175,7 +175,7 @@ def _lying_in(root: Path, wanted: DataSet, file: File) -> Path:
             found = sha256_file(path)
             if found != file.sha256:
                 raise NotHere(
-                    f"{path} has SHA-256 {found} instead of {file.sha256}: nothing was copied; "
+                    f"{path} has SHA-256 {found} instead of {file.sha256}: it was not copied; "
                     f"take it from revision {wanted.revision} of {wanted.source}"
                 )
             return path
