@@ -15,10 +15,11 @@ WEIGHTS = st.floats(-2, 2).map(lambda weight: round(weight, 3))
 
 
 def bred(name: str) -> Genome:
-    folder = os.environ.get("RECOMBINE_DATA")
-    if not folder or not (Path(folder) / "picbreeder" / f"{name}.zip").is_file():
-        pytest.skip(f"RECOMBINE_DATA names no folder with picbreeder/{name}.zip")
-    return read_genome(Path(folder) / "picbreeder" / f"{name}.zip")
+    for folder in filter(None, map(os.environ.get, ("RECOMBINE_TEST_DATA", "RECOMBINE_DATA"))):
+        path = Path(folder) / "picbreeder" / f"{name}.zip"
+        if path.is_file():
+            return read_genome(path)
+    pytest.skip(f"RECOMBINE_TEST_DATA and RECOMBINE_DATA name no folder with picbreeder/{name}.zip")
 
 
 def small(*links: tuple[str, str, float], **activations: str) -> Genome:

@@ -32,8 +32,10 @@ from recombine.cppn import (
     standardised,
     stencil_genome,
     stencils,
+    sweep_sizes,
     sweep_symmetry,
     sweepable,
+    sweeps,
     variation,
 )
 from recombine.errors import InvalidRequest, NotApplicable, UnknownName
@@ -58,7 +60,7 @@ def some_maps(count: int, size: int = 10, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, size, size)).cumsum(axis=2)
 
 
-@pytest.mark.parametrize("module", [measures, stencils])
+@pytest.mark.parametrize("module", [measures, stencils, sweeps])
 def test_the_examples_are_right(module):
     assert doctest.testmod(module).failed == 0
 
@@ -202,6 +204,47 @@ def test_a_weight_that_cannot_reach_the_effect_is_left_out_of_the_mean():
     assert (summary.sweeps, summary.sweep_symmetry) == (2, pytest.approx(0, abs=1e-5))
     assert fracture([some_maps(3)], sweeps=found[:1]).sweep_median is None
     assert sweep_symmetry(bounded, np.zeros(2, np.float32), np.zeros(0, int)).shape == (0,)
+
+
+def jumping(weights: jax.Array) -> jax.Array:
+    """The first weight does nothing, and then far too much."""
+    return jnp.where(jnp.abs(weights[0]) > 0.1, 1.0, 0.0) * EVEN + weights[1] * ODD
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_a_weight_that_jumps_past_the_effect_is_left_out_too(batch):
+    found = sweep_symmetry(jumping, np.zeros(2, np.float32), np.array([0, 1]), batch=batch)
+    assert np.isnan(found).tolist() == [True, False, True, False]
+    # Where the jump is what is wanted, to within a tenth, it is a match.
+    for effect, matched in ((1 / 1.09, True), (1 / 1.12, False)):
+        sizes = sweep_sizes(
+            jumping, np.zeros(2, np.float32), np.array([0]), effect=effect, batch=batch
+        )
+        assert np.isfinite(sizes).tolist() == [matched] * 2
+
+
+def broken(weights: jax.Array) -> jax.Array:
+    return jnp.where(jnp.abs(weights[0]) > 0.1, jnp.nan, 0.0) * EVEN
+
+
+def test_a_change_that_is_no_number_is_no_match():
+    assert np.isnan(sweep_sizes(broken, np.zeros(1, np.float32), np.array([0]))).all()
+
+
+@pytest.mark.parametrize("effect", [0.005, 0.02])
+def test_a_weight_moved_by_its_size_has_the_effect(effect):
+    shape = Architecture.parse("3;cache:2,gaussian:4,sin:2")
+    flat = np.asarray(LayeredCPPN.draw(jax.random.key(4), shape).flat())
+    draw = Renderer(shape, 12)
+    which = np.arange(0, len(flat), 7)
+    sizes = sweep_sizes(draw, flat, which, effect=effect)
+    assert np.isfinite(sizes).mean() > 0.5
+    assert (np.isnan(sizes) == np.isnan(sweep_symmetry(draw, flat, which, effect=effect))).all()
+    for place, move in zip(np.tile(which, 2), sizes * np.repeat([1, -1], len(which)), strict=True):
+        if np.isfinite(move):
+            moved = flat + np.float32(move) * (np.arange(len(flat)) == place)
+            change = np.asarray(draw(jnp.asarray(moved)) - draw(jnp.asarray(flat)))
+            assert np.mean(change**2) == pytest.approx(effect, rel=0.1)
 
 
 def test_wrong_sweeps_are_refused():

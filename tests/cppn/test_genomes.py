@@ -132,6 +132,13 @@ def test_a_missing_file_is_named():
         read_genome("nowhere.zip")
 
 
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800"])
+def test_what_no_path_can_be_is_refused_in_one_line_that_prints(path):
+    with pytest.raises(InvalidRequest, match="cannot be read") as caught:
+        read_genome(path)
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize(
     "document",
     [{}, {"nodes": 3, "links": []}, {"nodes": [["a"]], "links": []}, {"nodes": [], "links": [[1]]}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from dataclasses import replace
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.image import imread
 
 from recombine.cppn import Architecture, LayeredCPPN, Renderer
 from recombine.errors import InvalidRequest, NotApplicable
@@ -19,7 +21,15 @@ from recombine.instruments.picture_fracture import (
     PictureSubject,
     target_symmetry,
 )
-from recombine.instruments.picture_walls import FRACTURED, WHOLE, likeness, strips, wall
+from recombine.instruments.picture_walls import (
+    EFFECT,
+    FRACTURED,
+    STRIPS,
+    WHOLE,
+    likeness,
+    strips,
+    wall,
+)
 from recombine.lab.engine import initial_state
 from recombine.learners.check import stand_ins
 from recombine.learners.picture_set import PictureSet
@@ -113,6 +123,45 @@ def test_a_strip_marks_pictures_that_lose_the_symmetry(readings):
     for place, marks in ((width_of_the_bell, ["11111"]), (share_of_x, ["00100"]), (never_seen, [])):
         found = strips(Renderer(shape, 16), flat, [place], "left-right")
         assert found["marks"] == marks and len(found["png"]) == len(marks)
+
+
+def test_both_ends_of_every_strip_are_at_one_size_of_effect():
+    """Measured on the pictures that are shown, in bytes."""
+    shape = Architecture.parse("3;cache:2,gaussian:4,sin:2")
+    flat = np.asarray(LayeredCPPN.draw(jax.random.key(5), shape).flat())
+    found = strips(Renderer(shape, 16), flat, range(len(flat)), "left-right")["png"]
+    assert len(found) == STRIPS
+    for png in found:
+        pixels = imread(io.BytesIO(base64.b64decode(png)))[..., :3]
+        row = np.stack([pixels[:, 18 * n : 18 * n + 16] for n in range(5)])
+        changes = np.mean((row - row[2]) ** 2, axis=(1, 2, 3))
+        assert changes[[0, 4]] == pytest.approx([EFFECT] * 2, rel=0.1)
+
+
+def test_a_weight_that_leaps_past_the_effect_has_no_strip():
+    # Grey, and a neuron that any change of the weight tips to black or to white; or little by
+    # little, where it is not so steep.
+    shape = Architecture.parse("2;identity:1,tanh:1")
+    first, second, last = np.zeros((4, 2)), np.zeros((2, 2)), np.zeros((2, 3))
+    first[3, 1], second[1, 0], last[:, 2] = 10.0, 1.0, 0.5
+    for steep, count in ((1e8, 0), (1.0, 1)):
+        second[0, 1] = steep
+        flat = np.asarray(LayeredCPPN.of(shape, [first, second, last]).flat())
+        assert len(strips(Renderer(shape, 8), flat, [6], "left-right")["png"]) == count
+
+
+def test_sweeps_that_cannot_be_matched_are_counted(stencil, readings):
+    made, random = stencil
+    for reading in readings:
+        assert 0 <= reading.values["dropped"] < 2 * INSTRUMENT.sweeps
+    assert "dropped" not in replace(INSTRUMENT, sweeps=0).read(made, random, {}).values
+    # With saturation and brightness at zero nothing can be seen of the hue.
+    shape = Architecture.parse("1;identity:1")
+    first, last = np.ones((4, 1)), np.zeros((1, 3))
+    last[0, 0] = 2.0
+    black = PictureSubject(LayeredCPPN.of(shape, [first, last]), {}, made.target, 0)
+    values = INSTRUMENT.measured(black, "left-right", np.random.default_rng(0))
+    assert values["dropped"] == 2 * INSTRUMENT.sweeps and "sweep_symmetry" not in values
 
 
 def test_a_wall_frames_each_map_by_whether_it_is_symmetric():

@@ -11,11 +11,10 @@ from jaxtyping import Float
 
 from recombine.adapters._torch import Held, Module, moved, twins, without_control
 from recombine.adapters._torch_watch import Inputs, Watched, answer, as_inputs, watch
-from recombine.cppn.sweeps import FACTOR, HALVINGS, RUNGS
+from recombine.cppn.sweeps import CLOSE, FACTOR, HALVINGS, RUNGS
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments._instrument import Reading
 from recombine.instruments.fracture import (
-    CLOSE,
     EFFECT,
     SMALLEST,
     Fracture,

@@ -13,7 +13,7 @@ from recombine.adapters._torch import Held, Module, moved, twins, without_contro
 from recombine.adapters._torch_watch import Inputs, answer, as_inputs, watch
 from recombine.cppn import SYMMETRIES, LayeredCPPN, fracture, layerise, stencil_genome
 from recombine.cppn.measures import mirrored
-from recombine.cppn.sweeps import FACTOR, HALVINGS, RUNGS, SMALLEST
+from recombine.cppn.sweeps import CLOSE, FACTOR, HALVINGS, RUNGS, SMALLEST
 from recombine.errors import InvalidRequest
 from recombine.instruments._instrument import Reading
 from recombine.instruments.picture_fracture import target_symmetry
@@ -105,6 +105,8 @@ def _measured(
     }  # fmt: skip
     if found.sweep_symmetry is not None:
         values["sweep_symmetry"] = found.sweep_symmetry
+    if swept is not None:
+        values["dropped"] = float(np.isnan(swept).sum())
     return values
 
 
@@ -130,7 +132,10 @@ def _swept(
 
 
 def _share(change: Callable[[float], Drawn], symmetry: str) -> float:
-    """The symmetric share of the smallest change that has the effect; NaN where none has."""
+    """The symmetric share of the smallest change that has the effect; NaN where none has.
+
+    A change that leaps past the effect, as where a module rounds, does not have it either.
+    """
     rungs = [SMALLEST * FACTOR**rung for rung in range(RUNGS)]
     reached = next((size for size in rungs if np.mean(change(size) ** 2) >= EFFECT), None)
     if reached is None:
@@ -141,6 +146,9 @@ def _share(change: Callable[[float], Drawn], symmetry: str) -> float:
         short = np.mean(change(float(np.exp(middle))) ** 2) < EFFECT
         low, high = (middle, high) if short else (low, middle)
     difference = np.moveaxis(change(float(np.exp(high))), -1, 0)
+    # Written so that an effect that is no number is not matched.
+    if not abs(np.mean(difference**2) - EFFECT) <= CLOSE * EFFECT:
+        return float("nan")
     symmetric = (difference + mirrored(difference, symmetry)) / 2
     return float(np.sum(symmetric**2) / np.sum(difference**2))
 

@@ -39,6 +39,7 @@ __getattr__, __all__ = lazy(
         "rotated": "recombine.cppn.measures",
         "standardised": "recombine.cppn.measures",
         "stencil_genome": "recombine.cppn.stencils",
+        "sweep_sizes": "recombine.cppn.sweeps",
         "sweep_symmetry": "recombine.cppn.sweeps",
         "sweepable": "recombine.cppn.architecture",
         "unselected": "recombine.cppn.walks",

@@ -144,6 +144,8 @@ def read_genome(source: str | Path | bytes) -> Genome:
         data = source if isinstance(source, bytes) else Path(source).read_bytes()
     except OSError as error:
         raise InvalidRequest(f"{name}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:  # it holds a character that no path can, and no terminal prints
+        raise InvalidRequest(f"{name!r}: cannot be read ({error}): expected a path") from error
     try:
         return _from_tree(_parsed(_unpacked(data)))
     except InvalidRequest as error:

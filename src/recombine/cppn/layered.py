@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from recombine.cppn.architecture import Architecture
@@ -43,15 +44,20 @@ class LayeredCPPN(eqx.Module):
 
     @staticmethod
     def of(
-        architecture: Architecture, matrices: Sequence[Float[np.ndarray, "in out"]]
+        architecture: Architecture,
+        matrices: Sequence[Float[np.ndarray, "in out"]],
+        dtype: DTypeLike = jnp.float32,
     ) -> LayeredCPPN:
-        """The network with these matrices, such as `layerise` gives."""
+        """The network with these matrices, such as `layerise` gives.
+
+        In `float64`, which takes `jax.enable_x64(True)`, it draws what the graph does to 1e-9.
+        """
         given = tuple(matrix.shape for matrix in matrices)
         if given != architecture.shapes:
             raise InvalidRequest(
                 f"matrices of shapes {given} for {architecture}: expected {architecture.shapes}"
             )
-        *hidden, last = (Linear(jnp.asarray(one, jnp.float32), None) for one in matrices)
+        *hidden, last = (Linear(jnp.asarray(one, dtype), None) for one in matrices)
         return LayeredCPPN(tuple(hidden), last, architecture)
 
     def features(self, inputs: Float[Array, "pixel 4"]) -> list[Float[Array, "pixel width"]]:
@@ -66,7 +72,7 @@ class LayeredCPPN(eqx.Module):
 
     def maps(self, size: int) -> list[Float[np.ndarray, "width size size"]]:
         """The hidden layers as pictures, one a neuron."""
-        found = _features(self, jnp.asarray(coordinates(size), jnp.float32))
+        found = _features(self, jnp.asarray(coordinates(size), self.last.matrix.dtype))
         return [np.asarray(one).T.reshape(-1, size, size) for one in found]
 
     def flat(self) -> Float[Array, "weight"]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from recombine.cppn.sweeps import least_size
+from recombine.cppn.sweeps import matched_size
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families._family import Regression
 from recombine.instruments._instrument import Instrument, Reading
@@ -22,7 +22,6 @@ from recombine.models.layers import named_layers
 from recombine.seeds import host_seed
 
 EFFECT = 0.005  # of the answers' variance: what the sweep of every weight changes
-CLOSE = 0.1  # how far beyond it a change may be and count as matched: some answers jump
 SMALLEST = 2.0**-8  # of a layer's deviation: the least change tried of its weights
 
 
@@ -254,12 +253,10 @@ def _swept(
         return jnp.mean((after - before) ** 2, axis=tuple(range(1, before.ndim)))
 
     def one(place: Array) -> tuple[Array, Array]:
-        size, reached = least_size(
-            lambda by: jnp.mean(change(place, by)) < wanted, SMALLEST * jnp.std(weight)
+        size, matched = matched_size(
+            lambda by: jnp.mean(change(place, by)), wanted, SMALLEST * jnp.std(weight)
         )
-        found = change(place, size)
-        # A product that is no number does not fall short either.
-        return found, reached & (jnp.mean(found) <= (1 + CLOSE) * wanted)
+        return change(place, size), matched
 
     return jax.lax.map(one, places)
 

@@ -66,16 +66,18 @@ class PictureFracture(Instrument):
     """Symmetry of neurons, roughness, number and rank of distinct maps, symmetry of sweeps.
 
     Neurons of a unified network share the symmetry of the picture they draw, so each is compared
-    with its mirror image under the symmetry that the picture itself has most of (`symmetry` in
-    the table, `target_symmetry` how much of it). `concordance` is the mean absolute correlation
-    over distinct maps, `rotated` the same after a random rotation within layers, since the basis
-    of neurons is what it is about. Sweeps move single weights until the picture changes by a set
-    amount. Controls: the untrained twin (for a network of evolution, which never was, one drawn at
-    random in its architecture), rotated layers, and a planted stencil, unified by making. With
-    `shows`, a wall of feature maps and strips of swept weights are kept for the report.
+    with its mirror image under the symmetry that the picture itself has most of (`symmetry` in the
+    table, `target_symmetry` how much of it). `concordance` is the mean absolute correlation over
+    distinct maps, `rotated` the same after a random rotation within layers, since the basis of
+    neurons is what it is about. Sweeps move single weights until the picture changes by a set
+    amount; those that cannot be moved to it, to within a tenth, tell nothing and are counted as
+    `dropped` (each weight counts twice: made larger, made smaller). Controls: the untrained twin
+    (for a network of evolution, which never was, one drawn at random in its architecture), rotated
+    layers, and a planted stencil, unified by making. With `shows`, a wall of feature maps and
+    strips of swept weights are kept for the report.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "picture-fracture"
     needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "rotated", "planted")
@@ -133,6 +135,8 @@ class PictureFracture(Instrument):
         }  # fmt: skip
         if found.sweep_symmetry is not None:
             values["sweep_symmetry"] = found.sweep_symmetry
+        if swept is not None:
+            values["dropped"] = float(np.isnan(swept).sum())
         return values
 
     def swept(

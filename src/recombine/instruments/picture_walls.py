@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt8
 
-from recombine.cppn import Renderer
+from recombine.cppn import Renderer, sweep_sizes
 from recombine.cppn.measures import SYMMETRIC, mirrored
 from recombine.png import png
 
@@ -19,7 +19,6 @@ COLUMNS, ROWS = 8, 4  # of a wall; the picture itself takes a block of four
 LARGEST = 48  # pixels a side of what is shown
 STRIPS = 4
 EFFECT = 0.02  # the mean squared change of a picture at the ends of a strip
-SIZES = 2.0 ** np.arange(-10, 7)  # changes of a weight that are tried for it
 NEAR = 0.1  # how much less symmetric a picture may be and still count as keeping its symmetry
 # Told apart by people with red-green blindness, on a light and on a dark page.
 WHOLE, FRACTURED, EMPTY, EDGE = (0, 158, 115), (213, 94, 0), (226, 230, 235), (70, 75, 82)
@@ -58,15 +57,15 @@ def strips(
 ) -> dict[str, list[Any]]:
     """Single weights made smaller and larger, until the picture has changed by a set amount.
 
-    A mark says whether a picture is still as symmetric as the one in the middle.
+    A weight that cannot be moved to it both ways is passed over. A mark says whether a picture is
+    still as symmetric as the one in the middle.
     """
     render = jax.jit(renderer)
     before = np.asarray(render(jnp.asarray(weights)))
     found: dict[str, list[Any]] = {"png": [], "marks": []}
     for place in places:
-        ends = [_size(render, weights, before, place, sign) for sign in (-1.0, 1.0)]
-        low, high = ends
-        if low is None or high is None:
+        high, low = sweep_sizes(renderer, weights, np.array([place]), effect=EFFECT).tolist()
+        if not np.isfinite(high + low):
             continue
         moves = (-low, -low / 2, 0.0, high / 2, high)
         row = [np.asarray(render(_moved(weights, place, move))) for move in moves]
@@ -91,17 +90,6 @@ def likeness(drawn: Picture, symmetry: str) -> float:
 def encoded(pixels: UInt8[np.ndarray, "row column 3"]) -> str:
     """A picture as text, for a table of a reading."""
     return base64.b64encode(png(pixels)).decode()
-
-
-def _size(
-    render: Any, weights: np.ndarray, before: Picture, place: int, sign: float
-) -> float | None:
-    """The least change tried of a weight that changes the picture by the set amount."""
-    for size in SIZES:
-        after = np.asarray(render(_moved(weights, place, sign * float(size))))
-        if np.mean((after - before) ** 2) >= EFFECT:
-            return float(size)
-    return None
 
 
 def _moved(weights: np.ndarray, place: int, by: float) -> Float[Array, "weight"]:

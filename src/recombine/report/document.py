@@ -77,11 +77,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Strip:
-    """Pictures of one request, side by side in one PNG, and whether each shows what was asked."""
+    """Pictures of one request, side by side in one PNG, and whether each shows what was asked.
+
+    `told` says in words what a mark tells, for those who cannot see it.
+    """
 
     asked: str
     png: bytes
     marks: Sequence[bool]
+    told: str = "right"
 
     def __post_init__(self) -> None:
         if not self.png.startswith(b"\x89PNG\r\n\x1a\n") or not self.marks:
@@ -90,8 +94,11 @@ class Strip:
     @property
     def alt(self) -> str:
         """The strip in words."""
+        if len(self.marks) == 1:
+            return f"A picture of {self.asked}; {self.told}: {'yes' if self.marks[0] else 'no'}"
         right = [str(n) for n, mark in enumerate(self.marks, start=1) if mark]
-        return f"{len(self.marks)} pictures of {self.asked}; right: {', '.join(right) or 'none'}"
+        count = len(self.marks)
+        return f"{count} pictures of {self.asked}; {self.told}: {', '.join(right) or 'none'}"
 
 
 @dataclass(frozen=True)

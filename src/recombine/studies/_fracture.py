@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import rankdata
@@ -23,14 +23,19 @@ def of_picture(row: Row, name: str, control: str | None = None) -> float:
     return row.value("picture-fracture", name, control)
 
 
+def bound_of(grid: Any, part: str) -> float:
+    """The error above which a network of this part does not draw its picture."""
+    return DRAWN if part == "genome" else grid.error
+
+
 def able(results: Results, grid: Any, part: str = "picture", **labels: Any) -> Results:
     """Networks that draw their picture."""
-    rows, bound = results.where(part=part, **labels), DRAWN if part == "genome" else grid.error
+    rows, bound = results.where(part=part, **labels), bound_of(grid, part)
     return Results([r for r in rows if not r.diverged and of_picture(r, "error") <= bound])
 
 
 def left_out(results: Results, grid: Any, part: str = "picture", **labels: Any) -> str:
-    rows, bound = results.where(part=part, **labels), DRAWN if part == "genome" else grid.error
+    rows, bound = results.where(part=part, **labels), bound_of(grid, part)
     behind = len(rows) - len(able(results, grid, part, **labels))
     return f"Left out: {behind} of {len(rows)} above an error of {bound:g}." if behind else ""
 
@@ -296,9 +301,12 @@ def foretold(grid: Any, trained: bool = False) -> Measure:
 
 
 def archived(grid: Any, genome: str) -> Callable[..., Measure]:
-    """A number of the twins of an archive's picture, or its ratio to the archive's network."""
+    """A number of the twins of an archive's picture, as it is or as a ratio.
 
-    def named(name: str, ratio: float | None = None) -> Measure:
+    The ratio is to the number of the archive's network, or to that of each twin before training.
+    """
+
+    def named(name: str, over: Literal["archive", "untrained"] | None = None) -> Measure:
         def measure(results: Results) -> Evidence:
             rows = _archive(grid, results, genome)
             if name == "error":
@@ -310,19 +318,17 @@ def archived(grid: Any, genome: str) -> Callable[..., Measure]:
             twins = able(rows, grid, "genome", way="descent")
             values = np.asarray([of_picture(r, name) for r in twins])
             base.require(values, f"{note} Twins that draw it")
+            begun = np.asarray([of_picture(r, name, "untrained") for r in twins])
+            if over == "untrained":
+                times = float(np.mean(values)) / of_picture(own, name)
+                told = f"{times:.1f} times that of the archive's network."
+                return Evidence.of_values(values / begun, f"{note} {told}")
             if of_picture(own, "concordance") < WHOLE:
                 raise NotTested(f"{note} That is not whole: nothing to be compared with.")
-            if ratio is None:
+            if over is None:
                 return Evidence.of_values(values, note)
-            begun = np.mean([of_picture(r, name, "untrained") for r in twins])
-            begun = begun / of_picture(own, name)
-            values = values / of_picture(own, name)
-            if begun >= ratio:
-                raise NotTested(
-                    f"{values.mean():.1f} times; but untrained twins begin at {begun:.1f} times: "
-                    "the ratio tells of size."
-                )
-            return Evidence.of_values(values, f"{note} Untrained: {begun:.1f} times.")
+            values, begun = (side / of_picture(own, name) for side in (values, begun))
+            return Evidence.of_values(values, f"{note} Untrained twins: {begun.mean():.1f} times.")
 
         return measure
 

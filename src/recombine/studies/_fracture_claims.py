@@ -113,11 +113,20 @@ def of_genomes(grid: Any) -> list[Claim]:
               "At most .15 of the distinct maps of a twin have a concordance above .95",
               skull("symmetric_share"), at_most=0.15),
         Claim("skull: rougher maps",
-              "The maps of its twins vary at least 1.4 times as much, and untrained ones do not",
-              skull("variation", ratio=1.4), at_least=1.4),
+              "The maps of its twins vary from pixel to pixel at least 1.4 times as much as those "
+              "of the archive's network",
+              skull("variation", over="archive"), at_least=1.4),
+        Claim("skull: rougher by descent",
+              "They vary more than those of the same twins before training (ratio): it is descent "
+              "that does it, not the layered form",
+              skull("variation", over="untrained"), above=1.0),
         Claim("skull: more distinct maps",
-              "Its twins have at least 5 times as many distinct maps, and untrained ones do not",
-              skull("distinct", ratio=5.0), at_least=5.0),
+              "Its twins have at least 5 times as many distinct maps as the archive's network",
+              skull("distinct", over="archive"), at_least=5.0),
+        Claim("skull: more maps by descent",
+              "They have more than the same twins before training (ratio): it is descent that does "
+              "it, not the layered form",
+              skull("distinct", over="untrained"), above=1.0),
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from recombine.instruments.picture_walls import EFFECT
 from recombine.lab.statistics import mean_interval
 from recombine.lab.study import Results, Row
 from recombine.report.document import Figure, Gallery, Section, Strip, Table
@@ -21,13 +22,14 @@ WORDS = {"evolved": "by evolution", "descent": "by descent", "curriculum": "by a
 MADE = {"stencils": "by making", "unselected": "by mutation alone"}
 POINTS = 40  # of a curve that is drawn
 SYMMETRY = {"concordance": "concordance", "symmetric_share": "share above .95",
-            "rotated": "concordance, rotated", "sweep_symmetry": "sweeps"}  # fmt: skip
+            "rotated": "concordance, rotated", "sweep_symmetry": "sweeps",
+            "dropped": "sweeps left out (mean)"}  # fmt: skip
 SHAPE = {"error": "error", "variation": "variation", "distinct": "distinct maps",
          "effective_rank": "effective rank"}  # fmt: skip
 
 
 def sections(grid: Any, results: Results) -> list[Section]:
-    found = [walls(results), strips(results), measures(grid, results)]
+    found = [walls(grid, results), strips(grid, results), measures(grid, results)]
     if results.where(part="sibling"):
         found.append(siblings(grid, results))
     if results.where(part="directed"):
@@ -37,39 +39,65 @@ def sections(grid: Any, results: Results) -> list[Section]:
     return [section for section in found if section is not None]
 
 
-def _shown(results: Results, table: str) -> list[Row]:
-    """Networks that were kept for the report, evolution's and descent's of a picture in turn."""
-    rows = [r for part in ("genome", "picture") for r in results.where(part=part)
-            if "picture-fracture" in r.readings
-            and table in r.readings["picture-fracture"].tables]  # fmt: skip
+def _shown(grid: Any, results: Results, table: str) -> list[tuple[Row, Row]]:
+    """Evolution's network of a picture, and the first of descent's that draws it.
+
+    Where none does it is the nearest one, and the page says so.
+    """
+    rows = Results([r for part in ("genome", "picture") for r in results.where(part=part)
+                    if "picture-fracture" in r.readings
+                    and table in r.readings["picture-fracture"].tables])  # fmt: skip
     pairs = []
-    for row in rows:
-        if row.labels["way"] != "evolved":
-            continue
+    for row in rows.where(way="evolved"):
         same = {k: row.labels[k] for k in ("part", "source", "picture")}
-        pairs += [row, *(r for r in rows if r.labels["way"] == "descent"
-                         and all(r.labels[k] == v for k, v in same.items()))]  # fmt: skip
+        twins = rows.where(way="descent", **same)
+        drawing = parts.able(twins, grid, same["part"])
+        if drawing:
+            pairs.append((row, drawing[0]))
+        elif twins:
+            pairs.append((row, min(twins, key=_error)))
     return pairs
+
+
+def _error(row: Row) -> float:
+    error = parts.of_picture(row, "error")
+    return error if np.isfinite(error) and not row.diverged else float("inf")
+
+
+def _unable(grid: Any, row: Row) -> bool:
+    return not _error(row) <= parts.bound_of(grid, row.labels["part"])
 
 
 def _called(row: Row) -> str:
     source = row.labels["source"]
-    if row.labels["part"] == "genome":
-        return source
-    return f"picture {row.labels['picture'] + 1}"
+    name = source if row.labels["part"] == "genome" else f"picture {row.labels['picture'] + 1}"
+    return f"{name[0].upper()}{name[1:]}, {WORDS[row.labels['way']]}"
 
 
-def walls(results: Results) -> Section:
-    hung = []
-    for row in _shown(results, "wall"):
+def _plainly(grid: Any, pairs: Sequence[tuple[Row, Row]]) -> str:
+    """A paragraph that says of which pictures no twin draws what it should."""
+    found = [
+        f"{_called(row)}: no network draws the picture to an error of "
+        f"{parts.bound_of(grid, row.labels['part']):g}. What is shown is the nearest, with an "
+        f"error of {parts.of_picture(row, 'error'):.2g}: it is no twin, and its neurons are those "
+        "of another picture."
+        for _, row in pairs if _unable(grid, row)
+    ]  # fmt: skip
+    return "".join(f"\n\n{sentence}" for sentence in found)
+
+
+def walls(grid: Any, results: Results) -> Section:
+    pairs, hung = _shown(grid, results, "wall"), []
+    for row in (row for pair in pairs for row in pair):
         reading = row.readings["picture-fracture"]
         share = parts.of_picture(row, "symmetric_share")
+        unable = " (does not draw it)" if _unable(grid, row) else ""
         told = (
-            f"{_called(row)}, {WORDS[row.labels['way']]}: {reading.values['distinct']:.0f} "
-            f"distinct maps, {share:.0%} symmetric"
+            f"{_called(row)}: error {reading.values['error']:.2g}{unable}, "
+            f"{reading.values['distinct']:.0f} distinct maps, {share:.0%} symmetric"
         )
         png = base64.b64decode(reading.tables["wall"]["png"][0])
-        hung.append(Strip(told[0].upper() + told[1:], png, [share > 0.5]))
+        hung.append(Strip(told, png, [share > 0.5], "most neurons symmetric"))
     return Section(
         "Two networks, one picture",
         "Each wall shows, large, what a network draws, and then what single neurons of it say of "
@@ -78,28 +106,32 @@ def walls(results: Results) -> Section:
         "same. A green frame: the neuron has the symmetry that the picture itself has most of "
         "(concordance above .95). An orange frame: it does not. The mark below says whether most "
         "neurons do. Where there are more maps than places they are taken evenly from the first "
-        "layer to the last; the pictures are the first ones, not the best.",
+        "layer to the last. The pictures are the first ones, not the best, and so are the twins: "
+        "of those that draw the picture, the first." + _plainly(grid, pairs),
         galleries=[Gallery("Feature maps", hung)] if hung else [],
     )
 
 
-def strips(results: Results) -> Section:
-    rows = _shown(results, "strips")
-    hung = []
-    for left, right in zip(rows[::2], rows[1::2], strict=False):
+def strips(grid: Any, results: Results) -> Section:
+    pairs, hung = _shown(grid, results, "strips"), []
+    for left, right in pairs:
         tables = [r.readings["picture-fracture"].tables["strips"] for r in (left, right)]
         # As many of one as of the other, so that they stand side by side.
         for number in range(min(2, *(len(t["png"]) for t in tables))):
             for row, table in zip((left, right), tables, strict=True):
-                told = f"{_called(row)}, {WORDS[row.labels['way']]}: weight {number + 1}"
-                hung.append(Strip(told[0].upper() + told[1:],
+                unable = " (does not draw it)" if _unable(grid, row) else ""
+                hung.append(Strip(f"{_called(row)}{unable}: weight {number + 1}",
                                   base64.b64decode(table["png"][number]),
-                                  [mark == "1" for mark in table["marks"][number]]))  # fmt: skip
+                                  [mark == "1" for mark in table["marks"][number]],
+                                  "still symmetric"))  # fmt: skip
     return Section(
         "One weight at a time",
         "One weight, drawn at random, is made smaller (to the left) and larger (to the right) "
-        "until the picture has changed by a set amount, the same for all. The picture in the "
-        "middle is unchanged. A tick: still as symmetric as the unchanged one, to within .1.",
+        f"until the picture has changed by a set amount, the same for all: {EFFECT:g}, mean "
+        "squared, at both ends. Weights that cannot be moved to that, to within a tenth, are "
+        "passed over. The picture in the middle is unchanged, and the networks are those of the "
+        "walls. A tick: still as symmetric as the unchanged one, to within .1."
+        + _plainly(grid, pairs),
         galleries=[Gallery("Sweeps", hung)] if hung else [],
     )
 
@@ -114,7 +146,9 @@ def measures(grid: Any, results: Results) -> Section:
         "Unselected are genomes that had as many mutations as ours, and have as many hidden nodes, "
         "but whose ancestors nobody chose: what comes of being small. "
         "It depends on the basis, so it is also told after a random rotation within layers; sweeps "
-        "are how symmetric the changes are that single weights make (a half is none). Below it: "
+        "are how symmetric the changes are that single weights make at one size of effect (a half "
+        "is none); those that cannot have it, to within a tenth, are left out and counted. Below "
+        "it: "
         "how much maps vary from pixel to pixel, and how many there are.",
         figures=_concordances(grid, rows),
         tables=[
@@ -190,7 +224,7 @@ def _told(rows: Results, name: str, control: str | None = None) -> str:
     if not values:
         return "–"
     found = mean_interval(np.asarray(values))
-    if not np.isfinite([found.low, found.high]).all() or name == "error":
+    if not np.isfinite([found.low, found.high]).all() or name in ("error", "dropped"):
         return f"{found.estimate:.2g}" if name == "error" else f"{found.estimate:.3g}"
     if name in SYMMETRY:
         return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"

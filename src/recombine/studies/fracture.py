@@ -105,6 +105,9 @@ class FractureStudy(Study):
         "That any one number is fracture: each measure is of one symptom, and of one basis.",
         "Many evolutions: the pictures of a run come from one, and some share early ancestors.",
         "What selection by people would do: our unselected genomes are matched to our evolution.",
+        "Symmetry of networks that do not draw: no change of a teacher's inputs leaves its answers "
+        "the same or makes them known, so what stands for it there is how alike a unit answers to "
+        "a module in any company.",
     )
     presets: ClassVar = {
         "smoke": Grid(
@@ -134,11 +137,10 @@ class FractureStudy(Study):
         for name in COUNTS:
             if getattr(grid, name) < 1:
                 raise InvalidRequest(f"{name}={getattr(grid, name)}: expected at least 1")
-        strange = sorted(set(grid.genomes) - set(ARCHITECTURES))
-        if strange:
-            raise InvalidRequest(
-                f"genomes={strange[0]}: expected some of {', '.join(ARCHITECTURES)}"
-            )
+        for name, known in (("genomes", tuple(ARCHITECTURES)), ("siblings", SIBLINGS)):
+            strange = sorted(set(getattr(grid, name)) - set(known))
+            if strange:
+                raise InvalidRequest(f"{name}={strange[0]}: expected some of {', '.join(known)}")
         return [*pictures(grid), *siblings(grid), *directed(grid), *genomes(grid), *students(grid)]
 
     def claims(self, grid: Grid) -> list[Claim]:
@@ -186,7 +188,8 @@ def pictures(grid: Grid) -> list[Cell]:
         trained = ("descent", "curriculum") if source == "evolved" else ("descent",)
         for number in range(count):
             for way, twin in ways(grid, grid.twins, *trained):
-                shows = source == "evolved" and number < grid.shown and twin == 0
+                # Of every twin: which of them draws the picture is not known before.
+                shows = source == "evolved" and number < grid.shown
                 found.append(Cell(
                     painter(grid, source, number, way, twin),
                     {"part": "picture", "source": source, "picture": number, "way": way,
@@ -230,7 +233,7 @@ def genomes(grid: Grid) -> list[Cell]:
     return [
         Cell(painter(grid, name, 0, way, twin),
              {"part": "genome", "source": name, "picture": 0, "way": way, "twin": twin},
-             (PictureFracture(grid.sweeps, twin == 0),))
+             (PictureFracture(grid.sweeps, shows=True),))
         for name in grid.genomes
         for way, twin in ways(grid, grid.genome_twins, "descent")
     ]  # fmt: skip
