@@ -217,6 +217,109 @@ def test_layers_are_named_by_their_beginnings_and_shared_weights_once(torch):
     ]  # fmt: skip
 
 
+@pytest.fixture
+def mixture(torch) -> Any:
+    """Attention, a recurrent layer and a linear one: most of it no mask can lie over."""
+    nn = torch.nn
+
+    class Mixture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.memory = nn.GRU(8, 8, batch_first=True)
+            self.head = nn.Linear(8, 2)
+
+        def forward(self, x):
+            tokens = torch.cat([x, x], dim=1)[:, None].expand(-1, 3, -1)
+            seen, _ = self.attention(tokens, tokens, tokens, need_weights=False)
+            return self.head(self.memory(seen)[0][:, -1])
+
+    torch.manual_seed(0)
+    return Mixture()
+
+
+@heavy
+def test_a_reading_tells_what_masks_do_not_lie_over(torch, mixture):
+    assert maskable(mixture) == ["attention.out_proj", "head"]
+    report = inspect_module(mixture, parts=parts_of(torch), steps=2)
+    reading = report["subnetworks/part 0"]
+    assert not isinstance(reading, str)
+    sizes = {name: p.numel() for name, p in mixture.named_parameters()}
+    assert sum(sizes.values()) == 738
+    assert reading.values["masked_share"] == pytest.approx((8 * 8 + 2 * 8) / 738)
+    table = reading.tables["not masked"]
+    # The largest first: 3 x 8 x 8 each for attention and for both matrices of the memory.
+    large = {"attention.in_proj_weight", "memory.weight_ih_l0", "memory.weight_hh_l0"}
+    assert set(table["parameter"][:3]) == large and table["numbers"][:3] == [192] * 3
+    assert sum(table["numbers"]) == 738 - 80
+    few = learn_masks(mixture, parts_of(torch), masking=Masking(layers=("head",)), steps=1)
+    part = read_subnetworks(mixture, parts_of(torch), few, batches=1)["part 0"]
+    assert part.values["masked_share"] == pytest.approx(16 / 738)
+    assert "attention.out_proj.weight" in part.tables["not masked"]["parameter"]
+
+
+@heavy
+def test_of_many_parameters_without_a_mask_the_first_are_named_and_the_others_counted(torch):
+    nn = torch.nn
+    module = nn.Sequential(nn.Linear(4, 4), *(nn.LayerNorm(4) for _ in range(6)), nn.Linear(4, 2))
+    masks = learn_masks(module, parts_of(torch), steps=1)
+    table = read_subnetworks(module, parts_of(torch), masks, batches=1)["part 0"].tables[
+        "not masked"
+    ]
+    # Two biases and six norms of two parameters each.
+    assert len(table["parameter"]) == 9 and table["parameter"][-1] == "6 more"
+    assert sum(table["numbers"]) == 4 + 2 + 6 * 8
+
+
+@heavy
+def test_a_module_without_a_layer_that_can_be_masked_is_told_what_it_has(torch):
+    told = inspect_module(torch.nn.GRU(4, 2), parts=parts_of(torch), steps=1)["subnetworks"]
+    assert "GRU has no torch.nn.Linear or convolution" in told
+    assert "(its parameters: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0)" in told
+
+
+@heavy
+def test_transposed_convolutions_are_masked_and_heard_by_channel(torch):
+    nn = torch.nn
+    module = nn.Sequential(
+        nn.Unflatten(1, (4, 1)), nn.ConvTranspose1d(4, 2, 3, bias=False), nn.Flatten()
+    )
+    assert maskable(module) == ["1"]
+    weight = module[1].weight.detach().double().numpy()  # input, channel, place
+    items = torch.randn(5, 4)
+    parts = parts_of(torch, draw=lambda _: items, test=lambda _: items)
+    keep = np.random.default_rng(0).random((4, 2, 3)) < 0.5
+    masks = {part.name: {"1": keep} for part in parts}
+    values = read_subnetworks(module, parts, masks, batches=1)["part 0"].values
+    for name, kept in (("whole", 1), ("subnetwork", keep), ("ablation", ~keep)):
+        by_hand = np.einsum("ri,icp->rcp", items.numpy(), weight * kept).reshape(5, 6).mean(axis=0)
+        assert values[f"{name}_own"] == pytest.approx(by_hand[0], abs=1e-5)
+        assert values[f"{name}_other"] == pytest.approx(by_hand[1], abs=1e-5)
+    latents, told, _ = grid_of(modules=4)
+    reading = read_fracture(module, Grid(told, latents, ("1",), sweeps=0))
+    units = np.einsum("tni,icp->tnc", told, weight) / 3
+    assert reading.tables["layers"]["value"] == pytest.approx(
+        list(measured(Seen(units, latents)).values()), abs=1e-4
+    )
+
+
+@heavy
+def test_a_layer_that_a_mask_keeps_more_than_half_of_has_no_matched_complement(torch, network):
+    most = {"0": np.ones((6, 4), bool), "3": np.zeros((2, 6), bool)}
+    most["0"][:2] = False  # 16 of 24 are kept, 8 are left to be taken
+    most["3"][0] = True  # 6 of 12, and as many beside
+    parts = parts_of(torch)
+    reading = read_subnetworks(network, parts, {p.name: most for p in parts}, batches=1)["part 0"]
+    assert reading.values["density"] == pytest.approx((16 + 6) / 36)
+    assert reading.controls["complement"]["density"] == pytest.approx((8 + 6) / 36)
+    assert reading.tables["notes"]["control"] == ["complement"]
+    assert "keeps more than half of 0:" in reading.tables["notes"]["why"][0]
+    half = {"0": np.arange(24).reshape(6, 4) % 2 == 0, "3": most["3"]}
+    reading = read_subnetworks(network, parts, {p.name: half for p in parts}, batches=1)["part 0"]
+    assert reading.controls["complement"]["density"] == reading.values["density"] == 0.5
+    assert "notes" not in reading.tables
+
+
 @heavy
 def test_the_same_seed_gives_the_same_masks_and_readings(torch, network):
     both = []
@@ -340,7 +443,11 @@ def test_a_module_that_cannot_be_drawn_anew_has_no_such_control_and_says_why(tor
     report = inspect_module(Scales(), parts=parts_of(torch), steps=1)
     reading = report["subnetworks/part 0"]
     assert "untrained module" not in reading.controls
-    assert "reset_parameters" in reading.tables["notes"]["why"][0]
+    notes = reading.tables["notes"]
+    why = dict(zip(notes["control"], notes["why"], strict=True))
+    assert "reset_parameters" in why["untrained module"]
+    # After one step it keeps every weight: what was noted before is not lost.
+    assert "more than half of inner" in why["complement"]
     report = inspect_module(Scales(), parts=parts_of(torch), steps=1, untrained=Scales())
     assert "untrained module" in report["subnetworks/part 0"].controls
     with pytest.raises(InvalidRequest, match="other parameters"):
@@ -494,6 +601,25 @@ def test_feature_maps_and_sweeps_are_measured_as_those_of_our_own_networks(torch
     assert reading.tables["symmetry"]["used"] == [False, True, False, False]
     assert reading.controls["planted"]["concordance"] > 0.9
     assert reading.controls["untrained"].keys() <= reading.values.keys()
+
+
+@heavy
+def test_sweeps_of_a_module_that_leap_past_the_effect_are_left_out_and_counted(torch):
+    class Rounded(torch.nn.Sequential):
+        def forward(self, x):
+            return torch.round(super().forward(x))
+
+    nn, places = torch.nn, coordinates(8).reshape(8, 8, 4).astype(np.float32)
+    layers = nn.Linear(4, 2, bias=False), nn.Linear(2, 3, bias=False)
+    with torch.no_grad():
+        layers[0].weight.copy_(torch.tensor([[0.0, 0, 0, 1], [1, 0, 0, 0]]))
+        layers[1].weight.copy_(torch.tensor([[0.2, 0.0]] * 3))
+    picture = Picture(places, layers=("0",), sweeps=10)
+    smooth = read_maps(nn.Sequential(*layers), picture).values
+    assert "sweep_symmetry" in smooth and smooth["dropped"] < 2 * 5
+    # From below a half to above it: all pixels turn at once. Five weights are not zero.
+    stepped = read_maps(Rounded(*layers), picture).values
+    assert stepped["dropped"] > smooth["dropped"]
 
 
 @heavy

@@ -11,7 +11,7 @@ from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families.odd_one_out import FieldsOdd
 from recombine.instruments import Subject, Subnetworks, check_instrument
 from recombine.lab.engine import Population
-from recombine.learners import MaskLearner, PlantedOdd
+from recombine.learners import MaskLearner, NextToken, PlantedOdd, Supervised
 from recombine.models.items import ItemMLP
 
 BASE = PlantedOdd(
@@ -51,6 +51,11 @@ def test_it_keeps_the_contract_and_finds_planted_halves(masks):
     assert reading.values["ablation"] < -0.15
     assert reading.values["ablation"] < reading.controls["random"]["ablation"] - 0.1
     assert reading.values["overlap"] < 0.5
+    layers = reading.tables["layers"]
+    taken = [min(k, w - k) for k, w in zip(layers["kept"], layers["weights"], strict=True)]
+    density = reading.controls["complement"]["density"]
+    assert density == pytest.approx(sum(taken) / sum(layers["weights"]))
+    assert ("notes" in reading.tables) == (density < reading.values["density"])
 
 
 @pytest.mark.parametrize(("name", "such"), [("batches", 8), ("draws", 6)])
@@ -64,5 +69,22 @@ def test_a_subject_that_is_no_mask_is_refused():
     class Other(Subject):
         abilities = frozenset({"weights"})
 
-    with pytest.raises(NotApplicable, match="train one over this network first"):
+    with pytest.raises(NotApplicable, match=r"network first .* if its task has parts"):
         Subnetworks().read(Other(), Other(), {})
+
+
+@pytest.mark.parametrize(
+    ("learner", "told"),
+    [
+        (NextToken(), "nor can one be learnt over this network: NextToken has no parts"),
+        (Supervised(), r"train one over this network first \(learner masks\)"),
+    ],
+)
+def test_a_mask_is_advised_only_where_one_can_be_learnt(learner, told):
+    class Network(Subject):
+        abilities = frozenset({"weights"})
+
+    network = Network()
+    network.learner = learner  # type: ignore[attr-defined]
+    with pytest.raises(NotApplicable, match=f"Network is none.*{told}"):
+        Subnetworks().read(network, network, {})

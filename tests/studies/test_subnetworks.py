@@ -32,8 +32,9 @@ SPARED = 0.95
 
 
 def row(
-    left: Scores, labels: dict[str, Any], random: Scores, whole: float = 1.0, learnt: float = 1.0
-) -> Row:
+    left: Scores, labels: dict[str, Any], random: Scores, whole: float = 1.0, learnt: float = 1.0,
+    beside: float = 1.0, kept: int = 1,
+) -> Row:  # fmt: skip
     """A reading from what is left without the mask, and without as many weights at random."""
     chance = 0.0 if labels["task"] == "modules" else 0.25
 
@@ -48,10 +49,11 @@ def row(
         "overlap": 0.1, "overlap_by_chance": 0.05,
     }  # fmt: skip
     controls = {
-        "random": differences(random), "complement": differences((whole, whole)),
+        "random": differences(random), "complement": differences((beside, whole)),
         "planted": differences((chance, whole)),
     }  # fmt: skip
-    table = {"layer": ["hidden/0"], "weights": [10], "kept": [1], "density": [0.1]}
+    table = {"layer": ["hidden/0", "hidden/1"], "weights": [10, 90], "kept": [kept, 9],
+             "density": [kept / 10, 0.1]}  # fmt: skip
     summary = {"evaluations": {}, "evaluation_steps": [], "diverged_at": None}
     reading = Reading(values, controls, {"layers": table})
     return Row(labels, "cell", summary, {"subnetworks": reading})
@@ -69,7 +71,7 @@ def made(score: Callable[[dict[str, Any]], tuple[Scores, Scores]], **more: float
                         labels = {"task": task, "condition": condition, "width": width,
                                   "seed": seed, "rule": rule, "mask_seed": 0}  # fmt: skip
                         left, random = score(labels)
-                        found.append(row(left, labels, random, **more))
+                        found.append(row(left, labels, random, **more))  # type: ignore[arg-type]
     return Results(found)
 
 
@@ -108,7 +110,10 @@ def estimate(judgement: Judgement) -> float:
 
 
 def test_networks_with_parts_support_every_claim():
-    assert set(verdicts(rows(PARTED)).values()) == {"supported"}
+    found = verdicts(rows(PARTED))
+    # Where all networks from scratch are parted, no more of them can be.
+    assert found.pop("fields: pretraining parts more networks") == "not tested here"
+    assert set(found.values()) == {"supported"}
 
 
 def test_networks_without_parts_refute_the_claims_and_not_the_controls():
@@ -118,7 +123,9 @@ def test_networks_without_parts_refute_the_claims_and_not_the_controls():
     assert found["fields: in most networks"] == "refuted"
     assert found["fields: more than other weights"] == "refuted"
     assert found["fields: more than the rotated twin"] == "refuted"
+    assert found["fields: more than the complement"] == "refuted"
     assert found["fields: pretraining parts it more"] == "refuted"
+    assert found["fields: pretraining parts more networks"] == "refuted"
     assert found["control: planted parts are found"] == "supported"
 
 
@@ -176,6 +183,49 @@ def test_masks_that_ruin_both_rules_are_not_selected_out_of_networks_that_mostly
 
     found = judged(made(score))["fields: ablation is selective"]
     assert estimate(found) == pytest.approx(-0.7 * 4 / 5)
+
+
+def test_the_difference_is_compared_with_that_of_as_many_weights_the_mask_does_not_keep():
+    found = judged(rows(PARTED, beside=0.8))["fields: more than the complement"]
+    # -.2 without the mask, .8 - 1 without the others.
+    assert estimate(found) == pytest.approx(0.0, abs=0.02) and found.verdict == "refuted"
+    assert "does not keep 0.80 and 1.00" in found.note
+    found = judged(rows(PARTED, beside=1.0))["fields: more than the complement"]
+    assert estimate(found) == pytest.approx(-0.2, abs=0.02) and found.verdict == "supported"
+
+
+def test_masks_that_keep_more_than_half_of_a_layer_have_no_complement_of_their_size():
+    name = "fields: more than the complement"
+    assert judged(rows(PARTED, kept=5))[name].verdict == "supported"
+    none = judged(rows(PARTED, kept=6))
+    assert none[name].verdict == "not tested here"
+    assert "10 of 10 masks are not used: they keep more than half of a layer" in none[name].note
+    assert none["fields: ablation is selective"].verdict == "supported"
+    # Three networks without such masks are enough, and only they count.
+    few = [r for r in rows({**PARTED, "scratch": -0.6}, kept=6) if r.labels["seed"] < 2]
+    few += [r for r in rows(PARTED) if r.labels["seed"] >= 2]
+    found = judged(Results(few))[name]
+    assert estimate(found) == pytest.approx(-0.2, abs=0.02)
+    assert "4 of 10 masks are not used" in found.note
+
+
+def test_pretraining_may_part_more_networks_without_parting_each_more():
+    def score(labels: dict[str, Any]) -> tuple[Scores, Scores]:
+        below = labels["condition"] == "dose 1" or labels["seed"] == 0
+        return (0.85 if below else 0.95, 0.95), (0.9, 0.9)
+
+    found = judged(made(score))
+    # In one of five networks from scratch, in all of them after pretraining.
+    more = found["fields: pretraining parts more networks"]
+    assert estimate(more) == pytest.approx(0.8) and more.verdict == "supported"
+    assert "From scratch: 0.20" in more.note
+    assert found["fields: pretraining parts it more"].verdict != "supported"
+
+
+def test_a_share_that_cannot_rise_by_so_much_is_not_tested():
+    found = judged(rows(PARTED))["fields: pretraining parts more networks"]
+    assert found.verdict == "not tested here"
+    assert "the share is 1.00 already: it cannot rise by 0.15" in found.note
 
 
 def test_doses_that_change_nothing_at_all_have_no_order():
@@ -247,11 +297,22 @@ def test_the_masks_of_modules_that_learnt_are_counted_and_none_is_left_out():
         ({"mask_seeds": 0}, "mask_seeds=0: expected at least 1"),
         ({"batches": 0}, "batches=0: expected at least 1"),
         ({"masked_modules": 9}, "masked_modules=9 of modules=8: use masked_modules=8"),
+        ({"pretraining": 0, "dose": (0.5,)}, "dose=0.5 of pretraining=0 steps: add --set pretra"),
+        ({"pretraining": 100, "dose": ()}, "pretraining=100 without a dose: add --set dose=1"),
+        ({"dose": (-1.0,)}, "dose=-1, pretraining=100: expected numbers of at least 0"),
     ],
 )
 def test_a_grid_that_asks_nothing_is_refused(change, sentence):
     with pytest.raises(InvalidRequest, match=sentence):
         SubnetworksStudy().cells(replace(GRID, **change))
+
+
+def test_a_dose_of_zero_is_the_network_from_scratch():
+    none = replace(GRID, pretraining=0, dose=(0.0,))
+    assert conditions(none, "fields") == ["scratch", *CONTROLS]
+    assert len(SubnetworksStudy().cells(none)) > 0
+    assert not any("pretraining" in claim.name for claim in SubnetworksStudy().claims(none))
+    assert conditions(replace(GRID, dose=(0.0, 1.0)), "fields") == ["scratch", "dose 1", *CONTROLS]
 
 
 def test_every_task_has_its_networks_in_every_condition():

@@ -44,11 +44,37 @@ def checksum(module: Module) -> str:
 
 
 def maskable(module: Module) -> list[str]:
-    """The layers whose weights can be masked and moved: linear maps and convolutions, by name.
+    """The layers whose weights can be masked and moved, by name: linear maps and convolutions.
+
+    Recurrent layers, the inner projections of attention and embeddings are not among them: a
+    reading of subnetworks names what masks do not lie over.
 
     maskable(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))  # ['0']
     """
     return list(_layers(torch_package(), module))
+
+
+def unmasked(module: Module, layers: Sequence[str] | None = None) -> dict[str, int]:
+    """The parameters that no mask lies over, largest first, with how many numbers each has.
+
+    `layers` are those that masks lie over: by default all that can be masked.
+
+    unmasked(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))  # {'0.bias': 3}
+    """
+    known = _layers(torch_package(), module)
+    over = {known[name] for name in (known if layers is None else layers)}
+    sizes = {name: p.numel() for name, p in module.named_parameters() if name not in over}
+    return dict(sorted(sizes.items(), key=lambda pair: -pair[1]))
+
+
+def in_short(names: Sequence[str], most: int = 4) -> str:
+    """The first few names, and how many more there are.
+
+    >>> in_short(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def untrained_twin(module: Module, seed: int = 0) -> Module:
@@ -108,9 +134,10 @@ class Held:
             if not any(layer == name or layer.startswith(f"{name}.") for layer in self.layers):
                 raise unknown("layer", name, self.layers)
         if not self.layers:
+            others = in_short(list(unmasked(self.module))) or "none"
             raise NotApplicable(
                 f"{type(self.module).__name__} has no torch.nn.Linear or convolution whose weights "
-                "could be masked or moved"
+                f"could be masked or moved (its parameters: {others})"
             )
         return [
             layer for layer in self.layers
@@ -193,7 +220,8 @@ def twins(
 def without_control(reading: Reading, name: str, why: str) -> Reading:
     """A reading that says why one of its controls is missing."""
     controls = {key: value for key, value in reading.controls.items() if key != name}
-    notes = {"control": [name], "why": [why]}
+    told = reading.tables.get("notes", {"control": [], "why": []})
+    notes = {"control": [*told["control"], name], "why": [*told["why"], why]}
     return Reading(reading.values, controls, {**reading.tables, "notes": notes})
 
 
@@ -207,7 +235,8 @@ def moved(weight: Tensor, place: int, by: float) -> Tensor:
 def _layers(torch: Any, module: Module) -> dict[str, str]:
     """The parameter of each layer; a weight that several share belongs to the first."""
     nn = torch.nn
-    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
+             nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)  # fmt: skip
     known = {name for name, p in module.named_parameters() if p.is_floating_point()}
     names = {name: f"{name}.weight" if name else "weight" for name, part in module.named_modules()
              if isinstance(part, kinds)}  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from recombine.adapters._torch import Held, Module, Tensor, held
+from recombine.adapters._torch import Held, Module, Tensor, held, unmasked
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments._instrument import Reading
 from recombine.instruments.mask_subject import Keep, MaskSubject
@@ -18,6 +18,7 @@ from recombine.learners.masks import STRETCH, TEMPERATURE, Masking
 from recombine.seeds import host_seed
 
 Batch = Any
+NAMED = 8  # parameters without a mask that a reading names; the others it counts
 FIRST_UNIFORM = 1e-6  # of the noise of hard-concrete masks: its logarithm is finite
 
 
@@ -86,7 +87,8 @@ def read_subnetworks(
 
     The numbers and controls are those of `recombine.instruments.Subnetworks`: "other" is the part
     that follows in the list, and so is the mask compared with. `chance` is the score of a module
-    that knows nothing.
+    that knows nothing. `masked_share` is the share of the module's parameters that masks lie over;
+    the table `not masked` has the others, the largest first: what a part does there is not seen.
     """
     _check_parts(parts)
     if len(parts) < 2:
@@ -106,8 +108,22 @@ def read_subnetworks(
                 MaskedModule(holder, keep, part, parts[other], chance, seed)
                 for keep in (keeps[number], everything, keeps[other])
             ]
-            found[part.name] = instrument.read(door[0], door[1], {"another part": door[2]})
+            reading = instrument.read(door[0], door[1], {"another part": door[2]})
+            found[part.name] = _with_the_rest(reading, module, list(keeps[number]))
     return found
+
+
+def _with_the_rest(reading: Reading, module: Module, layers: Sequence[str]) -> Reading:
+    """A reading that tells over which share of the module its masks lie, and over what not."""
+    rest = unmasked(module, layers)
+    everything = sum(p.numel() for p in module.parameters())
+    names, sizes = list(rest), list(rest.values())
+    table = {"parameter": names[:NAMED], "numbers": sizes[:NAMED]}
+    if len(names) > NAMED:
+        table["parameter"].append(f"{len(names) - NAMED} more")
+        table["numbers"].append(sum(sizes[NAMED:]))
+    values = {**reading.values, "masked_share": 1 - sum(sizes) / everything}
+    return Reading(values, reading.controls, {**reading.tables, "not masked": table})
 
 
 class MaskedModule(MaskSubject):

@@ -107,7 +107,8 @@ def _pooled(
         given = "no tensor" if output is None else f"shape {tuple(output.shape)}"
         raise NotApplicable(f"layer {name} gives {given}: expected {rows} rows of units")
     output = output.detach().float()
-    if output.dim() == 3 and not isinstance(part, holder.torch.nn.Conv1d):
+    nn = holder.torch.nn
+    if output.dim() == 3 and not isinstance(part, nn.Conv1d | nn.ConvTranspose1d):
         output = output.mean(dim=1)  # tokens come before units, places of pictures after
     return (output.flatten(2).mean(dim=2) if output.dim() > 2 else output).cpu().numpy().copy()
 

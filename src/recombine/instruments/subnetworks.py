@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,9 +27,11 @@ class Subnetworks(Instrument):
     are given raw and with scores below chance raised to it. Masks are powerful learners: only an
     ablation tells, and only beside its controls. Controls: the untrained mask, which keeps
     everything; ablations of as many weights of each layer at random; and of as many that the mask
-    does not keep (fewer, where it keeps more than half). `planted` is the end of the scale: what
-    would be read of a part with weights of its own in this network. Whether masks can find such a
-    part is a matter of a network that has one (`PlantedOdd`).
+    does not keep. Where it keeps more than half of a layer there are fewer of these: then the
+    `density` of `complement`, the share of weights that were taken out, is below that of the mask,
+    and the table `notes` names the layers. `planted` is the end of the scale: what would be read of
+    a part with weights of its own in this network. Whether masks can find such a part is a matter
+    of a network that has one (`PlantedOdd`).
     """
 
     version: ClassVar[int] = 1
@@ -67,19 +69,18 @@ class Subnetworks(Instrument):
         values |= self.scored(mask, "subnetwork", [keep])
         values |= self.scored(mask, "ablation", [_without(real, keep)])
         values["density"] = _count(keep) / _count(real)
-        random = [
-            _without(real, sampled(real, {p: int(k.sum()) for p, k in keep.items()}, rng))
-            for _ in range(self.draws)
-        ]
+        counts = {path: int(kept.sum()) for path, kept in keep.items()}
         spared = _without(real, keep)
-        complement = [
-            _without(real, sampled(spared, {p: int(k.sum()) for p, k in keep.items()}, rng))
-            for _ in range(self.draws)
-        ]
+        random = [_without(real, sampled(real, counts, rng)) for _ in range(self.draws)]
+        others_taken = [sampled(spared, counts, rng) for _ in range(self.draws)]
+        complement = [_without(real, taken) for taken in others_taken]
         controls = {
             "untrained": self.scored(mask, "ablation", [_without(real, twin.keep)]),
             "random": self.scored(mask, "ablation", random),
-            "complement": self.scored(mask, "ablation", complement),
+            "complement": {
+                **self.scored(mask, "ablation", complement),
+                "density": _count(others_taken[0]) / _count(real),
+            },
             "planted": {
                 "ablation_own": mask.chance, "ablation_other": values["whole_other"],
                 "ablation": mask.chance - max(values["whole_other"], mask.chance),
@@ -92,7 +93,7 @@ class Subnetworks(Instrument):
             "kept": [int(keep[p].sum()) for p in keep],
             "density": [float(keep[p].sum() / real[p].sum()) for p in keep],
         }  # fmt: skip
-        return Reading(values, controls, {"layers": layers})
+        return Reading(values, controls, {"layers": layers, **_notes(layers)})
 
     def scored(self, mask: MaskSubject, name: str, keeps: list[Keep]) -> dict[str, float]:
         """Own part and others under masks (mean over several), and their difference."""
@@ -115,6 +116,29 @@ def sampled(pool: Keep, counts: Mapping[str, int], rng: np.random.Generator) -> 
         mask[chosen] = True
         found[path] = mask.reshape(allowed.shape)
     return found
+
+
+def crowded(layers: Mapping[str, list[Any]]) -> list[str]:
+    """Layers of which a mask keeps more than half, so that there are not as many others.
+
+    `layers` is the table of a reading.
+
+    >>> crowded({"layer": ["a", "b"], "weights": [4, 4], "kept": [2, 3], "density": [0.5, 0.75]})
+    ['b']
+    """
+    columns = (layers[name] for name in ("layer", "weights", "kept"))
+    return [layer for layer, weights, kept in zip(*columns, strict=True) if 2 * kept > weights]
+
+
+def _notes(layers: Mapping[str, list[Any]]) -> dict[str, dict[str, list[Any]]]:
+    found = crowded(layers)
+    if not found:
+        return {}
+    why = (
+        f"the mask keeps more than half of {', '.join(found)}: fewer weights that it does not keep "
+        "were taken out than it keeps"
+    )
+    return {"notes": {"control": ["complement"], "why": [why]}}
 
 
 def overlap(first: Keep, second: Keep, real: Keep) -> dict[str, float]:
@@ -144,9 +168,25 @@ def _count(keep: Keep) -> int:
 
 
 def _mask(subject: Subject, instrument: str) -> MaskSubject:
-    if not isinstance(subject, MaskSubject):
-        raise NotApplicable(
-            f"{instrument} looks at masks: train one over this network first (learner masks); "
-            f"{type(subject).__name__} is none"
-        )
-    return subject
+    if isinstance(subject, MaskSubject):
+        return subject
+    said = f"{instrument} looks at masks, and {type(subject).__name__} is none"
+    if why := _no_parts(subject):
+        raise NotApplicable(f"{said}; nor can one be learnt over this network: {why}")
+    raise NotApplicable(
+        f"{said}: train one over this network first (learner masks), if its task has parts"
+    )
+
+
+def _no_parts(subject: Subject) -> str:
+    """Why no mask can be learnt over a subject's network, where it says what it learnt by."""
+    from recombine.learners._learner import Learner
+    from recombine.learners.masks import MaskLearner
+
+    learner = getattr(subject, "learner", None)
+    if isinstance(learner, Learner):
+        try:
+            MaskLearner(base=learner).parted()
+        except NotApplicable as error:
+            return str(error)
+    return ""

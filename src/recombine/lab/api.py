@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from dataclasses import dataclass
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from recombine.lab.plan import part
 from recombine.lab.progress import Watch
 from recombine.lab.run import Outcome, Request, collect, study_named
 from recombine.lab.run import run as run_request
+from recombine.lab.session import has_needs, is_whole
 from recombine.lab.shards import gather
 from recombine.lab.store import Store
 from recombine.lab.study import Cell
@@ -33,6 +37,7 @@ class Fitted:
     subject: Subject
     untrained: Subject
     summary: dict[str, Any]
+    store: Store = field(repr=False, compare=False)
 
     def curve(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """(steps, values) of an evaluation along training."""
@@ -40,8 +45,20 @@ class Fitted:
         return steps, np.asarray(self.summary["evaluations"][metric])
 
     def read(self, instrument: Instrument) -> Reading:
-        """What an instrument says about it, with its controls."""
-        return instrument.read(self.subject, self.untrained, {})
+        """What an instrument says about it, with its controls.
+
+        Some instruments look at further learners, such as the mask of another part. Those that are
+        not in the store of this cell are trained there first, quietly, which may take as long as
+        this cell took.
+
+            fit(MaskLearner(base=network)).read(Subnetworks()).values["overlap"]
+        """
+        self.subject.need(instrument.name, *instrument.needs)  # before anything is trained for it
+        wanted = instrument.cells(self.learner)
+        _check(wanted.values())
+        _train(self.store, f"read-{self.cell[:16]}", wanted.values(), quiet=True)
+        others = {name: load(self.store, node_id(one)).subject for name, one in wanted.items()}
+        return instrument.read(self.subject, self.untrained, others)
 
 
 def fit(learner: Learner, store: str | Path | None = None, *, quiet: bool = True) -> Fitted:
@@ -49,17 +66,43 @@ def fit(learner: Learner, store: str | Path | None = None, *, quiet: bool = True
 
     Without a store the result lives as long as the returned object.
     """
-    feasible = part([Cell(learner, {})])
+    _check([learner])
+    opened = _temporary() if store is None else Store.open(store)
+    _train(opened, f"fit-{node_id(learner)[:16]}", [learner], quiet=quiet)
+    return load(opened, node_id(learner))
+
+
+def _check(learners: Iterable[Learner]) -> None:
+    feasible = part(Cell(learner, {}) for learner in learners)
     if feasible.infeasible:
         raise InvalidRequest(feasible.infeasible[0][1])
-    with tempfile.TemporaryDirectory() as folder:
-        opened = Store.open(store or folder)
-        train(Session(opened, watch=Watch(quiet=quiet)), f"fit-{node_id(learner)[:16]}",
-              {node_id(learner): learner})  # fmt: skip
-        failure = opened.failure("cell", node_id(learner))
+
+
+def _train(store: Store, name: str, learners: Iterable[Learner], *, quiet: bool) -> None:
+    """Trains what is not in the store with its weights; where all is, nothing is written."""
+    missing = {
+        node_id(one): one
+        for one in learners
+        if not (is_whole(store, node_id(one)) and has_needs(store, one))
+    }
+    if missing:
+        train(Session(store, watch=Watch(quiet=quiet)), name, missing, with_weights=True)
+    for cell in missing:
+        failure = store.failure("cell", cell)
         if failure is not None:
             raise InvalidRequest(f"training failed: {failure['reason']}")
-        return load(opened, node_id(learner))
+
+
+def _temporary() -> Store:
+    """A store whose folder is removed when nobody holds it any more."""
+    folder = tempfile.mkdtemp()
+    try:
+        store = Store.open(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    return store
 
 
 def load(store: str | Path | Store, cell: str) -> Fitted:
@@ -74,6 +117,7 @@ def load(store: str | Path | Store, cell: str) -> Fitted:
         learner.subject(opened.tensors("cell", name, "weights"), given),
         learner.subject(opened.tensors("cell", name, "weights-0"), given),
         opened.document("cell", name, "summary"),
+        opened,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from recombine.instruments.subnetworks import crowded
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 
@@ -63,6 +64,19 @@ def harm_beyond_random(row: Row) -> float:
 def spared_beyond_random(row: Row) -> float:
     """The same for the other part: above zero, it is spared more than by weights at random."""
     return without(row, "other") - without(row, "other", "random")
+
+
+def beyond_complement(row: Row) -> float:
+    """Own minus other without the mask, less the same without as many that it does not keep.
+
+    The published criterion asks for it, and it is the easier one: see `harm_beyond_random`.
+    """
+    return ablation(row) - row.value("subnetworks", "ablation", "complement")
+
+
+def matched(row: Row) -> bool:
+    """Whether as many weights of every layer as the mask keeps are there beside them."""
+    return not crowded(row.readings["subnetworks"].tables["layers"])
 
 
 def beyond_random(row: Row) -> float:
@@ -244,6 +258,31 @@ def mean(
     return measure
 
 
+def than_complement(condition: str, task: str) -> Callable[[Results], Evidence]:
+    """The mean over networks of `beyond_complement`, by masks that have as many weights beside."""
+
+    def measure(results: Results) -> Evidence:
+        able, note = usable(results, condition, task)
+        rows = [row for row in able if matched(row)]
+        if len(rows) < len(able):
+            fewer = (
+                f"{len(able) - len(rows)} of {len(able)} masks are not used: they keep more than "
+                "half of a layer, so that there are not as many others."
+            )
+            note = _joined([note, fewer])
+        values = np.asarray(list(by_seed(rows, beyond_complement).values()))
+        base.require(values, f"Networks. {note}")
+        own, other = (
+            overall(rows, lambda row, w=which: row.value("subnetworks", f"ablation_{w}",
+                                                         "complement"))
+            for which in ("own", "other")
+        )  # fmt: skip
+        beside = f"Without as many that the mask does not keep {own:.2f} and {other:.2f}."
+        return Evidence.of_values(values, _joined([speaks(rows, condition, note), beside]))
+
+    return measure
+
+
 def difference(
     task: str, first: str, second: str, number: Number, **labels: Any
 ) -> Callable[[Results], Evidence]:
@@ -252,14 +291,47 @@ def difference(
     def measure(results: Results) -> Evidence:
         kinds = [(c, *usable(results, c, task, **labels)) for c in (first, second)]
         one, two = (by_seed(rows, number) for _, rows, _ in kinds)
-        both = sorted(one.keys() & two.keys())
-        if len(both) < 2:
-            notes = [f"{told(c).capitalize()}: {note}" for c, _, note in kinds if note]
-            raise NotTested(f"Needs two networks of both kinds. {_joined(notes)}")
-        notes = [speaks(rows, condition, note) for condition, rows, note in kinds]
-        return Evidence.of_values([one[s] - two[s] for s in both], _joined(notes))
+        return Evidence.of_values(*_paired(kinds, one, two))
 
     return measure
+
+
+def rise(
+    task: str, first: str, second: str, share: Callable[[list[float]], float], least: float
+) -> Callable[[Results], Evidence]:
+    """By how much a share of rules is higher in one condition than in another, for each seed.
+
+    A share that has no room for a rise of `least` says nothing about one.
+    """
+
+    def measure(results: Results) -> Evidence:
+        kinds = [(c, *usable(results, c, task)) for c in (first, second)]
+        one, two = (
+            {seed: share(rules) for seed, rules in by_rule(rows, ablation).items()}
+            for _, rows, _ in kinds
+        )
+        values, note = _paired(kinds, one, two)
+        before = float(np.mean([two[seed] for seed in one.keys() & two.keys()]))
+        if before > 1 - least:
+            raise NotTested(
+                f"{told(second).capitalize()} the share is {before:.2f} already: it cannot rise by "
+                f"{least:g}. {note}"
+            )
+        return Evidence.of_values(values, f"{told(second).capitalize()}: {before:.2f}. {note}")
+
+    return measure
+
+
+def _paired(
+    kinds: Sequence[tuple[str, list[Row], str]], one: dict[int, float], two: dict[int, float]
+) -> tuple[list[float], str]:
+    """What one kind of network has more than the other, by seed, and what is left in each."""
+    both = sorted(one.keys() & two.keys())
+    if len(both) < 2:
+        notes = [f"{told(c).capitalize()}: {note}" for c, _, note in kinds if note]
+        raise NotTested(f"Needs two networks of both kinds. {_joined(notes)}")
+    notes = [speaks(rows, condition, note) for condition, rows, note in kinds]
+    return [one[seed] - two[seed] for seed in both], _joined(notes)
 
 
 def wider(small: int, large: int) -> Callable[[Results], Evidence]:

@@ -35,8 +35,9 @@ def sections(grid: Any, results: Results) -> list[Section]:
             "What ablation takes away",
             "Accuracy on the rule whose mask was taken out, minus accuracy on the other rule. "
             "Below zero: the weights of the mask did that rule. Beside it, ablations of as many "
-            "weights that the mask does not keep, and of as many at random (whose own minus other "
-            "is zero in the mean of two rules: what they do to each rule is in the table). Masks "
+            "weights that the mask does not keep (all there are, where it keeps more than half of "
+            "a layer), and of as many at random (whose own minus other is zero in the mean of two "
+            "rules: what they do to each rule is in the table). Masks "
             "learn even over networks that know nothing, so what a subnetwork can do says little "
             "by itself. Where the other rule is ruined as well, a difference of zero says nothing.",
             figures=[_ablations(results, task) for task in odd],

@@ -64,8 +64,8 @@ class Grid:
     steps: int = 1_200
     batch: int = 64
     rate: float = 2e-3
-    pretraining: int = 0  # steps of the full dose; 0 for none
-    dose: tuple[float, ...] = ()
+    pretraining: int = 0  # steps of the full dose
+    dose: tuple[float, ...] = ()  # 0 is from scratch
     controls: tuple[str, ...] = ("planted", "untrained")
     mask_steps: int = 1_000
     penalty: float = 0.3  # on the share of weights in a mask
@@ -104,8 +104,15 @@ class SubnetworksStudy(Study):
         "whose idle weights decay; without decay, weights that a half does not need disturb the "
         "other half when its own are taken out, and the same masks find less. Networks from "
         "scratch are trained without decay, as published, and also with it (`decayed`).",
-        "All published tasks at once: `standard` has one of pictures and one of sentences; "
-        "`--set tasks=...` takes the others (each compiles three programs more).",
+        "All published tasks at once: `standard` has one of the three pairs of picture rules and "
+        "one of the four sentence rules; `--set tasks=...` takes the others (each compiles three "
+        "programs more).",
+        "Pretraining of students: those of hyperteachers are trained from scratch or not at all.",
+        "Controls beyond fields: planted, mixed, rotated and decayed networks are there for "
+        "fields alone; pictures and sentences have the untrained one and ablations of as many "
+        "weights.",
+        "Other ways to learn a mask: hard-concrete masks and those by magnitude can be learnt "
+        "(`Masking(method=...)`), and no claim rests on them.",
     )
     presets: ClassVar = {
         "smoke": Grid(field_width=16, steps=20, batch=16, mask_steps=20, modules=6, active=2,
@@ -201,6 +208,21 @@ def check(grid: Grid) -> None:
             f"masked_modules={grid.masked_modules} of modules={grid.modules}: "
             f"use masked_modules={grid.modules}"
         )
+    given = ",".join(f"{dose:g}" for dose in grid.dose)
+    if any(not 0 <= dose < float("inf") for dose in grid.dose) or grid.pretraining < 0:
+        raise InvalidRequest(
+            f"dose={given}, pretraining={grid.pretraining}: expected numbers of at least 0, such "
+            f"as --set dose=0.25,1 --set pretraining={grid.steps}"
+        )
+    if doses(grid) and not grid.pretraining:
+        raise InvalidRequest(
+            f"dose={given} of pretraining=0 steps: add --set pretraining={grid.steps}, the steps "
+            "of the full dose, or --set dose=0 for no pretraining"
+        )
+    if grid.pretraining and not grid.dose:
+        raise InvalidRequest(
+            f"pretraining={grid.pretraining} without a dose: add --set dose=1 for all of it"
+        )
 
 
 def conditions(grid: Grid, task: str) -> list[str]:
@@ -211,7 +233,12 @@ def conditions(grid: Grid, task: str) -> list[str]:
     if task not in FAMILIES:
         raise unknown("task", task, FAMILIES)
     own = [c for c in grid.controls if c == "untrained" or task == "fields"]
-    return ["scratch", *(parts.dosed(d) for d in grid.dose if grid.pretraining), *own]
+    return ["scratch", *(parts.dosed(d) for d in doses(grid)), *own]
+
+
+def doses(grid: Grid) -> tuple[float, ...]:
+    """Those of pretraining; a dose of 0 is the network from scratch, which is always there."""
+    return tuple(dose for dose in grid.dose if dose)
 
 
 def most_below(rules: list[float]) -> float:
@@ -277,6 +304,10 @@ def odd_claims(grid: Grid, task: str) -> list[Claim]:
         Claim(f"{task}: in most networks",
               f"The difference is below -.05 for at least .7 of the networks and rules of '{task}'",
               parts.over_rules("scratch", task, most_below), at_least=0.7),
+        Claim(f"{task}: more than the complement",
+              f"For '{task}' the difference is at least .10 below that of ablating as many weights "
+              "of every layer that the mask does not keep",
+              parts.than_complement("scratch", task), at_most=-0.10),
         Claim(f"{task}: more than other weights",
               f"Ablating the mask of a rule of '{task}' leaves at least .10 less of that rule than "
               "ablating as many weights of every layer at random",
@@ -307,20 +338,26 @@ def odd_claims(grid: Grid, task: str) -> list[Claim]:
             f"For '{task}' the difference is below that over networks that were never trained",
             parts.difference(task, "scratch", "untrained", parts.ablation), below=0.0,
         ))  # fmt: skip
-    if grid.pretraining and grid.dose:
-        most = parts.dosed(max(grid.dose))
+    if doses(grid):
+        most = parts.dosed(max(doses(grid)))
         found.append(Claim(
             f"{task}: pretraining parts it more",
             f"For '{task}' the difference is at least .10 lower after the full dose of pretraining "
             "than from scratch", parts.difference(task, most, "scratch", parts.ablation),
             at_most=-0.10,
         ))  # fmt: skip
-        if len(grid.dose) > 2:
+        found.append(Claim(
+            f"{task}: pretraining parts more networks",
+            f"The share of networks and rules of '{task}' whose difference is below -.05 is at "
+            "least .15 higher after the full dose of pretraining than from scratch",
+            parts.rise(task, most, "scratch", most_below, 0.15), at_least=0.15,
+        ))  # fmt: skip
+        if len(doses(grid)) > 2:
             found.append(Claim(
                 f"{task}: the more the more",
                 f"For '{task}' the difference falls with the dose of pretraining (rank "
                 "correlation)",
-                parts.by_dose(task, ["scratch", *(parts.dosed(d) for d in grid.dose)]), below=0.0,
+                parts.by_dose(task, ["scratch", *(parts.dosed(d) for d in doses(grid))]), below=0.0,
             ))  # fmt: skip
     return found
 
