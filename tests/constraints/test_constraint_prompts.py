@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recombine.constraints.prompts import parse, questions, score
+from recombine.constraints.prompts import parse, questions, score, stated
 from recombine.errors import InvalidRequest
 from recombine.families.knapsack import KnapsackFamily
 from recombine.families.portfolio import PortfolioFamily
@@ -86,6 +86,56 @@ def test_a_refusal_names_what_is_wrong(question, text, wrong):
     scores = score(question, text)
     assert scores["parsed"] == scores["strict"] == scores["micro"] == scores["exact"] == 0
     assert scores["gap"] == scores["squared_error"] == 1
+
+
+GOOD = '{"x1": 1, "x2": 0, "x3": 1, "x4": 0}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        f"{GOOD}\nThis is feasible.",
+        f"```json\n{GOOD}\n```\nI checked {{every}} one.",
+        f'{{"solution": {GOOD}}}',
+        f'First {{"x1": 0, "x2": 0, "x3": 0, "x4": 0}}. Better: {{"solution": {GOOD}}}, I think.',
+        f'{{"plan": {{"why": "a }} in {{ a string"}}, "n": [{{}}]}} leads to {GOOD}',
+        f'A brace "{{" and another }} before {GOOD} and "}}" after',
+        f'{{"thinking": "x1 costs {{3}}", then {GOOD}',
+        f"{GOOD} {{and so on",
+        "{" * 3000 + GOOD,
+    ],
+)
+def test_the_last_object_of_a_text_is_what_it_states(question, text):
+    assert stated(question.problem, text).tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "empty"),
+        ("No answer.", "empty"),
+        (GOOD[:-1], "empty"),
+        (f'{GOOD} or {{"x1": 1}}', "lacks x2"),
+        (f'{GOOD} or {{"x1": NaN, "x2": 0, "x3": 0, "x4": 0}}', "NaN"),
+        (f'{GOOD} or {{"solution": {{"x1": 1, "x1": 0, "x2": 0, "x3": 0, "x4": 0}}}}', "twice"),
+        (f'{{"solution": {GOOD}, "feasible": true}}', "lacks x1|names"),
+        (f'{{"a": {{"solution": {GOOD}}}}}', "lacks x1|names"),
+        ('{"solution": "{x1: 1}"}', "lacks x1|names"),
+        (" " * 200_000, "at most"),
+        ('{"a":' * 20_000, "empty"),
+    ],
+)
+def test_what_is_not_the_last_object_or_not_a_solution_is_refused(question, text, wrong):
+    with pytest.raises(InvalidRequest, match=wrong):
+        stated(question.problem, text)
+
+
+@given(st.text('{}"\\:,[] x1', max_size=60))
+def test_nothing_but_a_refusal_comes_of_odd_braces(text):
+    problem = questions(KnapsackFamily(fewest=4, most=4, beyond_most=5), count=1, seed=3)[0].problem
+    with pytest.raises(InvalidRequest):
+        stated(problem, text)
 
 
 @given(

@@ -27,6 +27,19 @@ def drawn(settings=None, items=6, seed=0):
     return questions_of(KIT, KIT.chosen(settings, items=items, seed=seed))
 
 
+def wrong(prompt):
+    """An answer that can be read as what was asked for, and is not right."""
+    right = final(solve(prompt))
+    opposite = {"yes": "no", "no": "yes"}
+    return f"ANSWER: {opposite.get(right, '[99]' if right.startswith('[') else 'QUIRK')}"
+
+
+def claims_of(say, folder, items):
+    run_kit(KIT, Scripted(say, "scripted"), folder, KIT.chosen(items=items))
+    found = json.loads((folder / "report.json").read_text("utf-8"))
+    return found, {claim["name"]: claim for claim in found["claims"]}
+
+
 def by_solver(questions):
     return scored(KIT, questions, {q.id: Answer(solve(q.prompt)) for q in questions})
 
@@ -206,7 +219,11 @@ def test_no_answer_breaks_the_parser(text, kind):
 
 def test_the_report_says_where_a_model_that_manages_two_steps_falls_below_one_half(tmp_path):
     depth = {q.prompt: q.columns["depth"] for q in drawn(items=8)}
-    shallow = Scripted(lambda prompt: solve(prompt) if depth[prompt] <= 2 else "?", "shallow")
+
+    def two_steps(prompt):
+        return solve(prompt) if depth[prompt] <= 2 else wrong(prompt)
+
+    shallow = Scripted(two_steps, "shallow")
     run_kit(KIT, shallow, tmp_path, KIT.chosen(items=8))
     found = json.loads((tmp_path / "report.json").read_text("utf-8"))
     tables = {table["title"]: table for table in found["tables"]}
@@ -221,6 +238,45 @@ def test_the_report_says_where_a_model_that_manages_two_steps_falls_below_one_ha
     assert "Some wrong answers" in tables
 
 
+@pytest.mark.parametrize("share", [0, 10])  # of 420, one in so many can be read
+def test_a_model_whose_answers_cannot_be_read_is_not_judged(tmp_path, share):
+    count = itertools.count()
+
+    def mute(prompt):
+        return solve(prompt) if share and next(count) % share == 0 else ""
+
+    found, claims = claims_of(mute, tmp_path, items=20)
+    read = 0.1 if share else 0
+    note = f"Only {read:.2f} of the answers could be read; it takes 0.95."
+    assert {c["verdict"] for c in claims.values()} == {"not tested here"}
+    assert {c["note"] for c in claims.values()} == {note}
+    assert found["verdict"].startswith(f"Nothing was tested. {note} Right: ")
+
+
+def test_a_model_that_is_wrong_in_so_many_words_is_judged(tmp_path):
+    _, claims = claims_of(wrong, tmp_path, items=20)
+    assert claims["depth"]["verdict"] == "refuted"
+    assert claims["grounded"]["verdict"] != "not tested here"
+
+
+def test_with_one_item_a_cell_no_gold_can_be_exchanged(tmp_path):
+    found, claims = claims_of(solve, tmp_path, items=1)
+    assert claims["grounded"]["verdict"] == "not tested here"
+    assert "at least two questions of the same kind and depth" in claims["grounded"]["note"]
+    controls = dict(next(t["rows"] for t in found["tables"] if t["title"] == "Controls"))
+    assert controls["the model"] == 1 and "the model, shuffled gold" not in controls
+    _, claims = claims_of(solve, tmp_path / "two", items=2)
+    assert claims["grounded"]["verdict"] == "supported"
+
+
+def test_an_answer_alone_in_its_cell_does_not_count_against_the_model():
+    questions = drawn({"tasks": "programs", "depths": "1,2"}, items=20)
+    some = [q for q in questions if q.columns["depth"] == 1 or q.id.endswith("-0")]
+    [grounded, _] = KIT.claims(by_solver(some))
+    found = grounded.measure(None).interval(0.95)  # type: ignore[arg-type]
+    assert (found.units, found.estimate) == (20, 1.0)
+
+
 def test_the_fall_with_depth_has_the_interval_of_a_difference_of_proportions(tmp_path):
     options = KIT.chosen({"tasks": "programs", "depths": "1,4"}, items=30)
     depth = {q.prompt: q.columns["depth"] for q in KIT.questions(options)}
@@ -230,7 +286,7 @@ def test_the_fall_with_depth_has_the_interval_of_a_difference_of_proportions(tmp
         if left[depth[prompt]]:
             left[depth[prompt]] -= 1
             return solve(prompt)
-        return "?"
+        return wrong(prompt)
 
     run_kit(KIT, Scripted(some, "some"), tmp_path, options)
     found = json.loads((tmp_path / "report.json").read_text("utf-8"))

@@ -170,6 +170,52 @@ def test_the_error_told_is_the_one_that_stopped_the_others(tmp_path):
     assert server.prompts.count(WORDS[1]) == 1
 
 
+FILTERED = b'{"error": {"code": "content_filter", "message": "filtered"}}'
+LONG = b'{"error": {"message": "This model\'s maximum context length is 10 tokens."}}'
+
+
+OF_TEXT = [(400, FILTERED), (400, LONG), (422, b"no"), (413, b"")]
+
+
+@pytest.mark.parametrize(("code", "said"), OF_TEXT)
+def test_a_question_refused_for_its_text_costs_that_question_alone(tmp_path, code, said):
+    refuses = {WORDS[3]: lambda handler: handler.reply(code, said)}
+    with StandIn(by_prompt=refuses) as server:
+        answers = list(model_at(server, tmp_path).ask(WORDS))
+        again = list(model_at(server, tmp_path).ask(WORDS))
+    assert answers[3].turned_away and f"HTTP {code}" in answers[3].refusal
+    assert answers[3].said == "" and again == answers
+    others = [word for word in WORDS if word != WORDS[3]]
+    assert texts(a for a in answers if not a.turned_away) == [word.upper() for word in others]
+    assert Counter(server.prompts) == Counter(WORDS)
+
+
+WRONG = [(401, FILTERED), (403, FILTERED), (404, b"no such model"), (400, b"bad request"),
+         (400, b'{"error": {"code": "model_not_found"}}'), (400, b"max_tokens is too large"),
+         (422, b'{"detail": [{"loc": ["body", "model"]}]}')]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "said"), WRONG)
+def test_a_refusal_that_concerns_every_question_stops_at_once(tmp_path, code, said):
+    with StandIn(always=lambda handler: handler.reply(code, said)) as server:
+        with pytest.raises(AskingError, match=f"HTTP {code}"):
+            list(model_at(server, tmp_path, workers=1).ask(WORDS))
+    assert len(set(server.prompts)) == 1 and len(AnswerLog(tmp_path / "answers.jsonl")) == 0
+
+
+def test_many_refusals_in_a_row_stop_with_one_line_and_are_kept(tmp_path):
+    many = [f"word {n}" for n in range(60)]
+    with StandIn(always=lambda handler: handler.reply(400, FILTERED)) as server:
+        model = model_at(server, tmp_path, workers=1)
+        with pytest.raises(AskingError, match="refused 20 questions in a row") as caught:
+            list(model.ask(many))
+        assert len(server.requests) == 20 and "\n" not in str(caught.value)
+        server.always = None
+        found = list(model_at(server, tmp_path).ask(many))
+    assert [answer.turned_away for answer in found] == [True] * 20 + [False] * 40
+    assert len(server.requests) == 60
+
+
 @pytest.mark.parametrize("workers", [1, 8])
 def test_the_cap_on_calls_holds_for_all_threads_together(tmp_path, workers):
     with StandIn(faults=[fails(500)]) as server:

@@ -74,8 +74,8 @@ def test_at_a_terminal_the_question_is_put(tmp_path, monkeypatch, reply, asked):
     monkeypatch.setattr(sys, "stdin", Terminal())
     with StandIn(solve) as server:
         words = (
-            f"battery {SMALL} --endpoint {server.url} --model m --key-variable none --price-in 1 "
-            f"--to {tmp_path}/run --quiet"
+            f"battery {SMALL} --endpoint {server.url} --model m --key-variable none "
+            f"--price-in 1 --price-out 2 --to {tmp_path}/run --quiet"
         )
         if asked:
             typed(words)
@@ -114,6 +114,13 @@ def test_a_spent_cap_prints_the_partial_result_and_how_to_continue(tmp_path, cap
         ("--items 1 --set depths=9", "--set depths=9: expected numbers from 1 to 7"),
         ("--items 1 --set tasks=logik", "unknown task 'logik': did you mean 'logic'"),
         ("--items 1 --dry-run --price-in -1", "--price-in -1.0: expected the price"),
+        (
+            "--items 1 --dry-run --price-in 2.5",
+            "^--price-in 2.5: --price-out is missing; give",
+        ),
+        ("--items 1 --dry-run --price-out 8", "^--price-out 8.0: --price-in is missing; give"),
+        ("--items 1 --dry-run --workers 0", "^--workers 0: expected at least 1"),
+        ("--items 1 --dry-run --most-calls 0", "^--most-calls 0: expected at least 1"),
         ("--items 99", "--items 99: commands has no more than about 50 different questions"),
     ],
 )
@@ -122,6 +129,13 @@ def test_mistakes_are_named_as_they_were_typed(words, complaint, monkeypatch, tm
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecombineError, match=complaint):
         typed(f"battery {words}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_blank_key_is_none_and_is_told_in_options(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "   ")
+    with pytest.raises(InvalidRequest, match=r"no OPENAI_API_KEY: .* or say --key-variable none"):
+        typed(f"battery {SMALL} --endpoint http://127.0.0.1:9/v1 --model m --to {tmp_path}/run")
     assert not (tmp_path / "run").exists()
 
 

@@ -68,7 +68,9 @@ def test_more_items_only_add_questions():
 @pytest.mark.parametrize(
     "dress",
     ["{}", "```json\n{}\n```", "Let me see {{a}}: so\n{}", "<think>{{1}}</think>{}",
-     "The answer:\n```\n{}\n```\n"],
+     "The answer:\n```\n{}\n```\n", "{}\nThis is feasible.", "```json\n{}\n```\nIt fits {{so}}.",
+     '{{"solution": {} }}', '```json\n{{"answer": {} }}\n```\nThat is all.',
+     '{{"x1": 9}} or rather {}'],
 )  # fmt: skip
 def test_an_answer_is_read_however_it_is_dressed(dress):
     [question] = drawn({"tasks": "knapsack"}, items=1)
@@ -131,6 +133,19 @@ def test_the_floor_lies_where_the_study_has_it_and_holds_for_each_kind_alone():
         for name, judgement in verdicts(answers).items():
             judged = name.startswith("power flow") or 1 - unread / 20 >= READABLE
             assert (judgement.verdict != "not tested here") == judged
+
+
+def test_a_verdict_takes_five_instances_whatever_the_claim():
+    for items, word in ((2, "not tested here"), (4, "not tested here"), (5, None)):
+        answers = answered(drawn({"tasks": "knapsack"}, items=items), lambda q: q.gold)
+        found = {name.partition(": ")[2]: j for name, j in verdicts(answers).items()}
+        asked = {name: j for name, j in found.items() if name != "equalities fail"}  # has none
+        if word:
+            assert {j.verdict for j in asked.values()} == {word}
+            notes = {j.note for j in asked.values()}
+            assert notes == {f"Only {items} answers on whole numbers: five are needed."}
+        else:
+            assert "not tested here" not in {asked[n].verdict for n in ("ceiling", "artefact")}
 
 
 def test_thinking_aloud_is_asked_for_only_if_it_is_wanted():

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from recombine.cli.live import run
+from recombine.cli.parser import build
 from recombine.errors import InvalidRequest
 from recombine.live import LocalModel, Model
 
@@ -28,6 +30,17 @@ def test_without_the_extra_one_line_names_it(tmp_path, monkeypatch):
     assert isinstance(model, Model)
     with pytest.raises(InvalidRequest, match=r"pip install 'recombine\[hf\]'"):
         list(model.ask(["hello"]))
+
+
+@pytest.mark.parametrize("device", ["foo", "meta", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_asked(device, tmp_path, capsys):
+    pytest.importorskip("torch", reason=WHY)
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    words = f"battery --items 1 --hf {tmp_path} --device {device} --to {tmp_path}/run"
+    with pytest.raises(InvalidRequest, match=rf"^--device '{device}' cannot be used here .*cpu"):
+        run(build().parse_args(words.split()))
+    assert capsys.readouterr().err == ""  # before the estimate, too
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")

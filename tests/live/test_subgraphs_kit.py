@@ -9,7 +9,7 @@ import pytest
 from recombine.cli import main
 from recombine.errors import RecombineError
 from recombine.graphs import workings_of
-from recombine.live import Scripted, kit_named, run_kit
+from recombine.live import Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.subgraphs import read_steps, write_steps
 
@@ -156,6 +156,39 @@ def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):
     assert {c["name"]: c["verdict"] for c in outcome.summary["claims"]} == dict.fromkeys(
         ("accuracy falls with size", "last digits", "first digits", "middle digits"), "supported"
     )
+
+
+def test_a_model_that_says_nothing_is_not_judged(tmp_path):
+    found = run_kit(KIT, Scripted(lambda prompt: "", "mute"), tmp_path, KIT.chosen(SMALL, items=5))
+    assert {c["verdict"] for c in found.summary["claims"]} == {"not tested here"}
+    note = "Only 0.00 of the answers could be read; it takes 0.95."
+    assert found.summary["claims"][0]["note"] == note
+    assert found.summary["verdict"].startswith(f"Nothing was tested. {note}")
+
+
+def test_the_example_shows_every_step_that_is_asked_for():
+    for question in steps_of("multiplication", items=3):
+        example = question.prompt.partition("Example: ")[2].partition("\n\nNow do:")[0]
+        source, _, steps = example.partition("\n")
+        shown = [json.loads(line) for line in steps.splitlines()]
+        graph = workings_of("multiplication").graph(source)
+        assert read_steps(graph, steps) == {n.name: n.value for n in graph.nodes if n.parents}
+        assert min(map(len, source.split("*"))) >= 2
+        values = {step["step"]: step["value"] for step in shown}
+        assert values["carry[0,0]"] == 0 and values["sum[1,0]"] == values["product[1,0]"]
+        assert values["carry[1,1]"] > 0 and values["partial[1]"] % 10 == 0
+        kinds = {step["step"].partition("[")[0] for step in shown}
+        asked = (json.loads(line)["step"] for line in KIT.solve(question).splitlines())
+        assert {name.partition("[")[0] for name in asked} == kinds
+
+
+def test_the_estimate_counts_the_steps_that_a_right_answer_takes():
+    answer, steps = (
+        drawn({"tasks": "multiplication", "products": "3x3", "forms": form}, items=4)
+        for form in ("answer", "steps")
+    )
+    written = sum(-(-len(KIT.solve(question)) // 4) for question in steps)
+    assert estimate(KIT, steps).tokens_out == written > 30 * estimate(KIT, answer).tokens_out
 
 
 def test_an_endpoint_is_asked_and_its_page_is_written(tmp_path, capsys):

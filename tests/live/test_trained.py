@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
-from recombine import Supervised, fit
+from recombine import Supervised, fit, instruments
 from recombine.cli.live import run
 from recombine.cli.parser import build
 from recombine.errors import InvalidRequest, RecombineError, StoreError
-from recombine.families import Strings
+from recombine.families import Multiplication, Scan, Strings
+from recombine.families.knapsack import KnapsackFamily
 from recombine.learners import NextToken
 from recombine.live import Model, Taught, TrainedHere, kit_named, run_kit
 from recombine.models import SequenceModel
@@ -76,6 +78,22 @@ def test_words_it_does_not_know_are_named_before_anything_is_asked(model, tmp_pa
     with pytest.raises(InvalidRequest, match="does not know the characters"):
         run_kit(battery, model, tmp_path / "run", battery.chosen(items=1))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_refusal_says_what_does_serve_the_network(fitted, model, monkeypatch):
+    with pytest.raises(InvalidRequest) as refused:
+        model.check(["Solve this."])
+    said = str(refused.value)
+    assert "recombine embers --cell asks it in its own words" in said
+    [call] = re.findall(r"recombine\.(load\(.*?\)\.read\((\w+)\(\)\))", said)
+    assert call[1] == "Probability" and f"'{fitted.cell[:16]}'" in call[0]
+    for family, name in (
+        (Multiplication(), "Subgraphs"), (KnapsackFamily(), "Constraints"), (Scan(), "ExactMatch")
+    ):  # fmt: skip
+        monkeypatch.setattr(TrainedHere, "family", family)
+        with pytest.raises(InvalidRequest, match=rf"Read it from Python instead: .*{name}\(\)"):
+            model.check(["Solve # this."])
+        assert hasattr(instruments, name)
 
 
 def test_a_question_too_long_for_its_rows_is_refused(model):

@@ -33,8 +33,9 @@ def run(chosen: Namespace) -> None:
     from recombine.live import kit_named
 
     kit = kit_named(chosen.command)
-    if chosen.longest is not None and chosen.longest < 1:
-        raise InvalidRequest(f"--longest {chosen.longest}: expected at least 1")
+    for name in ("longest", "workers", "most_calls"):  # also of a dry run, which asks nobody
+        if (given := getattr(chosen, name)) is not None and given < 1:
+            raise InvalidRequest(f"--{name.replace('_', '-')} {given}: expected at least 1")
     try:
         found = dry_run(kit, chosen) if chosen.dry_run else asked(kit, chosen)
     except RecombineError as error:
@@ -122,10 +123,11 @@ def model_of(
             chosen.hf, longest, device=chosen.device, dtype=chosen.dtype,
             quiet=chosen.quiet or chosen.json,
         )  # fmt: skip
+        local.check()  # it would notice only after the estimate was agreed to
         return Remembering(local, log), folder
     variable = None if chosen.key_variable == "none" else chosen.key_variable
-    # The endpoint itself would notice only after the estimate was agreed to.
-    if variable is not None and not os.environ.get(variable):
+    # So would the endpoint.
+    if variable is not None and not os.environ.get(variable, "").strip():
         raise InvalidRequest(
             f"the environment has no {variable}: export it, name another with --key-variable NAME, "
             "or say --key-variable none for an endpoint without a key"
@@ -238,7 +240,8 @@ def as_typed(message: str) -> str:
     """
     text = re.sub(r"\b(items|longest|workers|seed)=(-?\d+)", r"--\1 \2", message)
     text = re.sub(r"\bprice_(in|out)=(\S+):", r"--price-\1 \2:", text)
+    text = re.sub(r"\bprice_(in|out)\b", r"--price-\1", text)
     text = re.sub(r"\bmost_calls=(-?\d+)", r"--most-calls \1", text)
     text = text.replace("most_calls", "--most-calls")
     text = re.sub(r"\bdepths=(-?\d+):", r"--set depths=\1:", text)
-    return re.sub(r"^endpoint '", "--endpoint '", text)
+    return re.sub(r"^(endpoint|device) '", r"--\1 '", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -72,21 +73,24 @@ def parse(problem: Problem, text: str) -> Float[np.ndarray, "variable"]:
     The answer is one JSON object with exactly the problem's variables, each a finite number. A
     fence of backticks around it is forgiven, nothing else is.
     """
-    if len(text) > _LONGEST:
-        raise InvalidRequest(f"the answer has {len(text)} characters: at most {_LONGEST} are read")
-    body = _unfenced(text.strip())
-    if not body:
-        raise InvalidRequest("the answer is empty: a JSON object was asked for")
-    try:
-        found = json.loads(body, object_pairs_hook=_no_twins, parse_constant=_no_constant)
-    except RecursionError:
-        raise InvalidRequest("the answer is nested too deeply to be a solution") from None
-    except ValueError as error:
-        raise InvalidRequest(f"the answer is not JSON ({error}): {body[:40]!r}") from None
-    if not isinstance(found, dict):
-        raise InvalidRequest(
-            f"the answer is a JSON {type(found).__name__}: an object was asked for"
-        )
+    _check_length(text)
+    return problem.vector(_object(_unfenced(text.strip())))
+
+
+def stated(problem: Problem, text: str) -> Float[np.ndarray, "variable"]:
+    """The values of the last JSON object in a text, whatever is said around it.
+
+    An object alone under one name, such as "solution", is taken for what was asked.
+
+    >>> from recombine.constraints.knapsack import Knapsack
+    >>> answer = 'At first {"x1": 0}, but it fits: {"solution": {"x1": 1}}. This is the best.'
+    >>> stated(Knapsack((6,), (3,), (1,), 4, 3), answer).tolist()
+    [1.0]
+    """
+    _check_length(text)
+    found = _object(_last_object(text))
+    if len(found) == 1 and isinstance(inner := next(iter(found.values())), dict):
+        found = inner
     return problem.vector(found)
 
 
@@ -99,6 +103,42 @@ def score(question: Question, answer_text: str) -> dict[str, float]:
     verdict = judge(question.problem, x, question.optimum)
     same = x is not None and bool(np.allclose(x, question.optimum, rtol=0, atol=1e-4))
     return {"exact": float(same), **verdict_scores(verdict)}
+
+
+def _check_length(text: str) -> None:
+    if len(text) > _LONGEST:
+        raise InvalidRequest(f"the answer has {len(text)} characters: at most {_LONGEST} are read")
+
+
+def _object(body: str) -> dict[str, Any]:
+    """One JSON object and nothing else, with no name twice and no number that is none."""
+    if not body:
+        raise InvalidRequest("the answer is empty: a JSON object was asked for")
+    try:
+        found = json.loads(body, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidRequest("the answer is nested too deeply to be a solution") from None
+    except ValueError as error:
+        raise InvalidRequest(f"the answer is not JSON ({error}): {body[:40]!r}") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest(
+            f"the answer is a JSON {type(found).__name__}: an object was asked for"
+        )
+    return found
+
+
+def _last_object(text: str) -> str:
+    """The last complete JSON object of a text that is in no other; empty if there is none."""
+    last, start, decoder = "", text.find("{"), json.JSONDecoder()
+    while start >= 0:
+        end = start + 1
+        # Any object ends the search behind it, also one that _object refuses: what stands before
+        # it, or inside it, is not what was said last.
+        with contextlib.suppress(ValueError, RecursionError):
+            end = decoder.raw_decode(text, start)[1]
+            last = text[start:end]
+        start = text.find("{", end)
+    return last
 
 
 def _unfenced(text: str) -> str:

@@ -24,7 +24,7 @@ CHARACTERS = 4  # of English to a token, about
 class Estimate:
     """What asking would take; tokens are told from characters, prices are for a million tokens.
 
-    `tokens_out` is as if every answer were as short as the right one, `most_tokens_out` as if
+    `tokens_out` is as if every answer were what a perfect answerer says, `most_tokens_out` as if
     every answer were as long as is allowed.
     """
 
@@ -62,24 +62,31 @@ def estimate(
 
     >>> from recombine.live import kit_named
     >>> battery = kit_named("battery")
-    >>> found = estimate(battery, list(battery.questions(battery.chosen(items=1))), price_in=2.0)
+    >>> asked = list(battery.questions(battery.chosen(items=1)))
+    >>> found = estimate(battery, asked, price_in=2.5, price_out=10.0)
     >>> found.to_ask == found.questions, found.price > 0
     (True, True)
     """
     for name, each in (("price_in", price_in), ("price_out", price_out)):
         if each is not None and not 0 <= each < float("inf"):
             raise InvalidRequest(f"{name}={each}: expected the price of a million tokens")
+    if (price_in is None) != (price_out is None):
+        given, lost = ("price_out", "price_in") if price_in is None else ("price_in", "price_out")
+        raise InvalidRequest(
+            f"{given}={price_out if price_in is None else price_in}: {lost} is missing; give both "
+            "price_in and price_out, 0 for one that costs nothing"
+        )
     left = [q for q in _order(kit, questions) if kept is None or kept(q.prompt) is None]
     answered = len(questions) - len(left)
     distinct = list({q.prompt: q for q in left}.values())[:most_calls]
     tokens_in = sum(_tokens(q.prompt) for q in distinct)
-    tokens_out = sum(_tokens(q.gold) for q in distinct)
+    tokens_out = sum(_tokens(kit.solve(q)) for q in distinct)
     most = len(distinct) * (longest or kit.longest)
-    priced = price_in is not None or price_out is not None
 
     def price(out: int) -> float | None:
-        total = tokens_in * (price_in or 0.0) + out * (price_out or 0.0)
-        return total / 1e6 if priced else None
+        if price_in is None or price_out is None:
+            return None
+        return (tokens_in * price_in + out * price_out) / 1e6
 
     return Estimate(
         len(questions), answered, len(distinct), tokens_in, tokens_out, most,

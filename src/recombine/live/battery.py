@@ -13,11 +13,20 @@ from scipy import stats
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.lab.intervals import Interval
-from recombine.lab.judge import Judgement, sentence
+from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.battery_solver import solve
 from recombine.live.battery_tasks import DEEPEST, TASKS, Drawn, Task
-from recombine.live.kit import Answers, Kit, Options, Question, rates_table, shuffled
+from recombine.live.kit import (
+    Answers,
+    Kit,
+    Options,
+    Question,
+    if_readable,
+    rates_table,
+    shuffled,
+    verdicts,
+)
 from recombine.live.parsing import marks
 from recombine.report.document import Cell, Section, Table
 from recombine.report.figures import Panel, Series, panels
@@ -81,7 +90,7 @@ class Battery(Kit):
                 "grounded",
                 "Answers are right for their own question more often than for another of the "
                 "same kind and depth.",
-                lambda _: _grounded(self, answers),
+                if_readable(answers, lambda: _grounded(self, answers)),
                 unit="items",
                 above=0.0,
             ),
@@ -89,7 +98,7 @@ class Battery(Kit):
                 "depth",
                 "Accuracy falls by more than 0.1 from the shallowest depth to the deepest, on "
                 "average over tasks.",
-                lambda _: _fall(answers),
+                if_readable(answers, lambda: _fall(answers)),
                 unit="items",
                 above=0.1,
             ),
@@ -101,7 +110,7 @@ class Battery(Kit):
             cells = _depths(answers, task)
             rates = [f"{cell.rate().estimate:.2f} (depth {d})" for d, cell in (cells[0], cells[-1])]
             ends.append(f"{task} {' to '.join(dict.fromkeys(rates))}")
-        return f"{sentence(judgements)} Right: {'; '.join(ends)}."
+        return f"{verdicts(judgements)} Right: {'; '.join(ends)}."
 
     def sections(self, answers: Answers) -> Sequence[Section]:
         control = shuffled(self, answers)
@@ -162,8 +171,11 @@ def _cell(task: Task, depth: int, options: BatteryOptions) -> Iterator[Question]
 
 
 def _grounded(kit: Kit, answers: Answers) -> Evidence:
-    own, others = answers.values("correct"), shuffled(kit, answers).values("correct")
-    return Evidence.of_values([a - b for a, b in zip(own, others, strict=True)])
+    others = shuffled(kit, answers)
+    if not len(others):
+        raise NotTested("It takes at least two questions of the same kind and depth: --items 2.")
+    own = {row.question.id: row["correct"] for row in answers}
+    return Evidence.of_values([own[row.question.id] - row["correct"] for row in others])
 
 
 def _fall(answers: Answers) -> Evidence:
@@ -206,7 +218,8 @@ def _figure(answers: Answers, control: Answers) -> Any:
         chance = TASKS[task].chance
         first = {depth: cell.rate().estimate for depth, cell in cells}.get(1)
         left = None if first is None else max(0.0, (first - chance) / (1 - chance))
-        others = [cell.rate().estimate for _, cell in _depths(control, task)]
+        exchanged = {depth: cell.rate().estimate for depth, cell in _depths(control, task)}
+        others = [exchanged.get(depth) for depth, _ in cells]
         expected = [None if left is None else chance + (1 - chance) * left**d for d in x]
         lines = [
             Series("right", x, [r.estimate for r in rates], [r.low for r in rates],

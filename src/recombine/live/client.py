@@ -20,6 +20,8 @@ from recombine.live.model import Answer, Progress, is_answer
 from recombine.live.wire import LONGEST_PAUSE, Refused, Trouble, post
 
 PATH = "/chat/completions"
+TURNED_AWAY = 20  # questions in a row that the endpoint refuses, after which no more are asked
+TALLY = "RECOMBINE_TALLY"  # the folder in which processes that follow one another count calls
 
 
 class AskingError(RecombineError):
@@ -30,14 +32,24 @@ class CallsSpent(AskingError):
     """The cap on calls was reached; answers before it are kept."""
 
 
+class TurnedAway(AskingError):
+    """The endpoint refused a question for its text: a filter, or its length. Others may pass."""
+
+    def __init__(self, message: str, refusal: str):
+        super().__init__(message)
+        self.refusal = refusal
+
+
 @dataclass
 class ChatEndpoint:
     """A model behind an endpoint; every answer is kept in `log` before it is used.
 
     `endpoint` is the part before `/chat/completions`. The key is read from the environment when a
     question is asked, and written nowhere; `key_variable=None` sends none. An answer in the log is
-    never paid for again. `most_calls` bounds what one object may ask in its life, retries
-    included. `longest` is the most tokens of an answer; `logprobs` asks for their probabilities.
+    never paid for again, and a question that the endpoint refuses for its text is kept as a
+    refusal. `most_calls` bounds what one object may ask in its life, retries included, and in an
+    adapter what one command may ask, however often its process starts again. `longest` is the most
+    tokens of an answer; `logprobs` asks for their probabilities.
 
         model = ChatEndpoint("https://api.example.com/v1", "some-model", log="answers.jsonl")
         for answer in model.ask(["What is 2 + 2?"]):
@@ -76,6 +88,7 @@ class ChatEndpoint:
             raise InvalidRequest(f"timeout={self.timeout}: expected more than 0 seconds")
         self.endpoint = self.endpoint.rstrip("/").removesuffix(PATH)
         self._lock = threading.Lock()
+        self._refused = self._answered = 0  # refused in a row, and answered in all
         # Parameters that some servers know by another name or not at all: learned from refusals.
         self._names = {"temperature": "temperature", "max_tokens": "max_tokens"}
         self._names |= {"logprobs": "logprobs"} if self.logprobs else {}
@@ -104,7 +117,8 @@ class ChatEndpoint:
         """Answers in the order of the prompts, `workers` at a time.
 
         The first question without an answer ends it with an AskingError, after those under way
-        have been kept.
+        have been kept. One that the endpoint refuses for its text is answered by that refusal,
+        unless 20 are refused in a row, or as many as were answered before if these are more.
         """
         pool, run, wait = ThreadPoolExecutor(self.workers), _Run(), True
         waiting: dict[str, Future[Answer]] = {}
@@ -157,7 +171,10 @@ class ChatEndpoint:
                 return post(url, body, headers, self.timeout)
             except Refused as refusal:
                 if not self._adapted(refusal, sent):
-                    raise AskingError(f"{about}: {url} {refusal}") from None
+                    said = f"{about}: {url} {refusal}"
+                    if refusal.of_text:
+                        raise TurnedAway(said, str(refusal)) from None
+                    raise AskingError(said) from None
             except Trouble as found:
                 trouble = found
                 attempt += 1
@@ -168,16 +185,10 @@ class ChatEndpoint:
 
     def _answer(self, prompt: str, run: _Run) -> Answer:
         try:
-            messages = [{"role": "user", "content": prompt}]
-            said = self.message(messages, f"question {prompt[:40]!r}", stop=run.stop)
-            answer = Answer(
-                said["content"] or "",
-                _log_probability(said["logprobs"]),
-                said["finish_reason"] == "length",
-                str(said["refusal"] or ""),
-            )
+            answer = self._said(prompt, run)
             about = {"model": self.model, "prompt": prompt}
             self._log.put(self._key(prompt), asdict(answer), about)
+            self._bear(answer)
             return answer
         except RecombineError as error:
             with self._lock:
@@ -185,17 +196,57 @@ class ChatEndpoint:
             run.stop.set()  # the others need not wait for what will not come
             raise
 
+    def _said(self, prompt: str, run: _Run) -> Answer:
+        messages = [{"role": "user", "content": prompt}]
+        try:
+            said = self.message(messages, f"question {prompt[:40]!r}", stop=run.stop)
+        except TurnedAway as error:
+            return Answer("", refusal=error.refusal)
+        return Answer(
+            said["content"] or "",
+            _log_probability(said["logprobs"]),
+            said["finish_reason"] == "length",
+            str(said["refusal"] or ""),
+        )
+
+    def _bear(self, answer: Answer) -> None:
+        """Ends the asking after too many refusals in a row: then it is not the texts."""
+        with self._lock:
+            self._answered += not answer.turned_away
+            self._refused = self._refused + 1 if answer.turned_away else 0
+            if self._refused >= max(TURNED_AWAY, self._answered):
+                raise AskingError(
+                    f"{self.endpoint + PATH} refused {self._refused} questions in a row (the last: "
+                    f"{answer.refusal}); the refusals are kept in {self.log}: run again to go on "
+                    "with other questions, or remove it to ask these again"
+                )
+
     def _key(self, prompt: str) -> str:
         return key_of(self.model, prompt, self.longest, self.logprobs)
 
     def _count(self, about: str) -> None:
         with self._lock:
-            if self.most_calls is not None and self.calls >= self.most_calls:
+            spent = max(self.calls, self._tallied())
+            if self.most_calls is not None and spent >= self.most_calls:
                 raise CallsSpent(
                     f"{about}: the {self.most_calls} calls are spent; answers so far are kept in "
                     f"{self.log}: raise most_calls or run again to continue"
                 )
             self.calls += 1
+            if tally := self._tally:  # before it is sent: who dies of the answer has paid for it
+                with tally.open("ab") as file:
+                    file.write(b".")
+
+    @cached_property
+    def _tally(self) -> Path | None:
+        """A file with one byte for each call, where a process is started again when it dies."""
+        folder = os.environ.get(TALLY)
+        if folder is None or self.most_calls is None:
+            return None
+        return Path(folder, f"{key_of(self.endpoint, self.model, str(self.log))}.calls")
+
+    def _tallied(self) -> int:
+        return self._tally.stat().st_size if self._tally and self._tally.exists() else 0
 
     def _adapted(self, refusal: Refused, sent: Mapping[str, str]) -> bool:
         """Whether a refusal names a parameter that can be renamed or left out: then try again."""

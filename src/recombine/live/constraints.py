@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Float
 
 from recombine.constraints.family import verdict_scores
-from recombine.constraints.problem import KINDS, READABLE, Problem, judge
-from recombine.constraints.prompts import parse, prompt
+from recombine.constraints.problem import KINDS, Problem, judge
+from recombine.constraints.prompts import parse, prompt, stated
 from recombine.constraints.tasks import POWER_FLOW, WHOLE_NUMBERS, task_named
 from recombine.errors import InvalidRequest
-from recombine.lab.judge import Judgement, sentence
+from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.constraints_page import family_of, null_shares, problem_of, sections, told
-from recombine.live.kit import Answers, Kit, Options, Question
+from recombine.live.kit import Answers, Kit, Options, Question, enough, if_readable, verdicts
 from recombine.report.document import Section
 
 LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
@@ -100,10 +100,7 @@ class Constraints(Kit):
 
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         each = [told(answers.where(task=task)) for task in answers.labels("task")]
-        tested = [j for j in judgements if j.interval is not None]
-        begin = [sentence(tested)] if tested else ["Nothing was tested."]
-        reasons = dict.fromkeys(j.note for j in judgements if j.interval is None)
-        return " ".join([*begin, *reasons, f"Satisfied: {'; '.join(each)}."])
+        return f"{verdicts(judgements)} Satisfied: {'; '.join(each)}."
 
     def sections(self, answers: Answers) -> Sequence[Section]:
         return sections(answers)
@@ -115,44 +112,30 @@ def _solution(problem: Problem, x: Float[np.ndarray, "variable"]) -> str:
 
 
 def said(problem: Problem, text: str) -> Float[np.ndarray, "variable"] | None:
-    """The values an answer states, whatever was said before them; None if it states none.
+    """The values an answer states, whatever is said around them; None if it states none.
 
     >>> from recombine.constraints.knapsack import Knapsack
     >>> said(Knapsack((6,), (3,), (1,), 4, 3), 'It fits: {"x1": 1}').tolist()
     [1.0]
     """
-    text = _THOUGHTS.sub("", text).rstrip().removesuffix("```").rstrip()
-    for start in (0, max(0, text.rfind("{"))):  # a solution has no inner braces
-        try:
-            return parse(problem, text[start:])
-        except InvalidRequest:
-            continue
-    return None
+    try:
+        return stated(problem, _THOUGHTS.sub("", text))
+    except InvalidRequest:
+        return None
 
 
 def _claims(kind: str, answers: Answers) -> list[Claim]:
-    """The published claims, and the one that would unmask them, for one kind of problem.
-
-    What cannot be read satisfies nothing, and says nothing about constraints either: a model that
-    refuses would otherwise fail equalities, and be outdone by a guess.
-    """
+    """The published claims, and the one that would unmask them, for one kind of problem."""
     on = f"On {kind}"
 
     def read(measure: Callable[[], Evidence]) -> Callable[[Any], Evidence]:
-        def measured(_: Any) -> Evidence:
-            if (parsed := answers.mean("parsed")) < READABLE:
-                raise NotTested(
-                    f"Only {parsed:.2f} of the answers on {kind} could be read; it takes "
-                    f"{READABLE:.2f}."
-                )
-            return measure()
-
-        return measured
+        return if_readable(answers, measure, f" on {kind}")
 
     def share(kind_of: str) -> Evidence:
         rows = [row for row in answers if row[f"{kind_of} asked"]]
         if not rows:
             raise NotTested(f"No instance has a constraint of kind {kind_of}.")
+        enough(len(rows), f"instances with a constraint of kind {kind_of}")
         return Evidence.of_values([r[f"{kind_of} held"] / r[f"{kind_of} asked"] for r in rows])
 
     return [

@@ -29,7 +29,7 @@ from recombine.live.embers_stimuli import (
     published,
     told_again,
 )
-from recombine.live.kit import Answers, Kit, Options, Question
+from recombine.live.kit import Answers, Kit, Options, Question, if_readable
 from recombine.live.local import LocalModel
 from recombine.live.model import Model, Taught
 from recombine.probability.scoring import unquoted
@@ -139,7 +139,7 @@ class Embers(Kit):
                 "drawn",
                 "An unlikely sentence is mistaken for its likely twin more often than the other "
                 "way round.",
-                lambda _: _drawn(answers),
+                if_readable(answers, lambda: _drawn(answers)),
                 unit="sentences",
                 above=0.0,
             ),

@@ -33,7 +33,8 @@ whether an answer could be read; without it, only an empty one could not. Every 
 same answers marked against the gold of other questions (`shuffled`), exchanged among those that
 agree in the columns `Kit.within`; None leaves this control out, where gold is not what is scored.
 `claims(answers)` are `recombine.lab.study.Claim`s whose `measure` ignores its argument and looks at
-`answers`; they get verdicts and Holm-adjusted intervals. `prepared` may add columns that take a
+`answers`; they get verdicts and Holm-adjusted intervals. Put the measure in `if_readable`, so that
+a model that says nothing of use is not judged. `prepared` may add columns that take a
 model to compute, such as the log-probability of each gold answer. `questions_for` may put the same
 in other words to a network trained here, which knows only the words of its family.
 """
@@ -43,19 +44,22 @@ from __future__ import annotations
 import abc
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from scipy import stats
 
+from recombine.constraints.problem import READABLE
 from recombine.errors import InvalidRequest, unknown
 from recombine.lab.intervals import Interval
 from recombine.lab.judge import Judgement, sentence
-from recombine.lab.study import Claim, with_settings
+from recombine.lab.study import Claim, Evidence, NotTested, with_settings
 from recombine.live.model import Answer, Model
 from recombine.report.document import Cell, Section, Table
 from recombine.seeds import host_seed
+
+FEWEST = 5  # answers that a verdict is made of, as units of replication elsewhere
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,7 @@ class Kit(abc.ABC):
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         """The whole in a sentence or two."""
         mean = f"Mean {self.main}: {answers.mean(self.main):.2f} over {len(answers)} answers."
-        return f"{sentence(judgements)} {mean}" if judgements else mean
+        return f"{verdicts(judgements)} {mean}" if judgements else mean
 
     def solve(self, question: Question) -> str:
         """What a perfect answerer would say: the control that the scorer can be satisfied."""
@@ -244,21 +248,63 @@ def shuffled(kit: Kit, answers: Answers, seed: int = 0) -> Answers:
     """The control: the same answers, each marked against the gold of another question.
 
     Gold answers move among the questions that agree in the columns `kit.within`, in a random cycle,
-    so that none keeps its own. What still scores comes from the form of the answers alone.
+    so that none keeps its own; an answer with no other to exchange with is left out. What still
+    scores comes from the form of the answers alone.
     """
     within = kit.within or ()
     rng = random.Random(host_seed(seed, f"live/{kit.name}/shuffled"))
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(answers):
         groups.setdefault(tuple(row[name] for name in within), []).append(place)
-    rows: list[Answered] = list(answers)
+    rows: dict[int, Answered] = {}
     for places in groups.values():
         rng.shuffle(places)
+        if len(places) < 2:
+            continue
         for place, other in zip(places, places[1:] + places[:1], strict=True):
             row = answers[place]
             marked = replace(row.question, gold=answers[other].question.gold)
             rows[place] = replace(row, scores=kit.score(marked, row.answer.said))
-    return Answers(rows, len(rows))
+    return Answers((rows[place] for place in sorted(rows)), len(rows))
+
+
+def if_readable(
+    answers: Answers, measure: Callable[[], Evidence], on: str = ""
+) -> Callable[[Any], Evidence]:
+    """A claim's measure, taken only where there are enough of these answers and most can be read.
+
+    What cannot be read counts as wrong, but says nothing of what was asked: a model that refuses
+    would otherwise fall with no depth and fail every equality. `on` says which answers they are.
+
+    >>> Claim("able", "It can.", if_readable(Answers([], 0), lambda: Evidence.of_values([1.0])),
+    ...       above=0.5).measure(None)
+    Traceback (most recent call last):
+    recombine.lab.study.NotTested: Only 0 answers: five are needed.
+    """
+
+    def measured(_: Any) -> Evidence:
+        enough(len(answers), f"answers{on}")
+        read = sum(row.could_be_read for row in answers) / len(answers)
+        if read < READABLE:
+            raise NotTested(
+                f"Only {read:.2f} of the answers{on} could be read; it takes {READABLE:.2f}."
+            )
+        return measure()
+
+    return measured
+
+
+def verdicts(judgements: Sequence[Judgement]) -> str:
+    """What came of the claims in a sentence or two, with why some were not tested."""
+    tested = [one for one in judgements if one.interval is not None]
+    reasons = dict.fromkeys(one.note for one in judgements if one.interval is None)
+    return " ".join([sentence(tested) if tested else "Nothing was tested.", *reasons])
+
+
+def enough(count: int, what: str) -> None:
+    """Refuses a verdict made of too few: some equal answers would have an interval of no width."""
+    if count < FEWEST:
+        raise NotTested(f"Only {count} {what}: five are needed.")
 
 
 def share(successes: int, total: int, level: float = 0.95) -> Interval:

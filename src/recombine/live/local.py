@@ -14,6 +14,7 @@ from recombine.errors import InvalidRequest, unknown
 from recombine.live.model import Answer, Progress
 
 DTYPES = ("float32", "float16", "bfloat16")
+CHARACTERS_SHOWN = 120  # of what torch says: it may list every device there is
 
 
 @dataclass
@@ -47,6 +48,17 @@ class LocalModel:
             raise InvalidRequest(
                 f"longest={self.longest}, batch={self.batch}: expected at least 1 each"
             )
+
+    def check(self, prompts: Sequence[str] = ()) -> None:
+        """Refuses a device that this machine, or its build of torch, does not have."""
+        try:
+            self._torch.zeros(1, device=self.device).tolist()
+        except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
+            why = " ".join(str(error).split()).split(". ")[0].rstrip(".")
+            raise InvalidRequest(
+                f"device {self.device!r} cannot be used here ({why[:CHARACTERS_SHOWN]}): expected "
+                "cpu, or another that this machine and its build of torch have"
+            ) from None
 
     @property
     def identity(self) -> str:

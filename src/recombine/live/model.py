@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from recombine.families._sequence import Item, SequenceFamily
 
 Progress = Callable[[int, int], None]  # (answered so far, of so many)
+TURNED_AWAY = "refused with HTTP"  # how the refusal of an endpoint begins
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Answer:
     """What a model said.
 
     `log_probability` is of the whole answer, where the model tells it; `cut` says that the answer
-    ended because it was too long; `refusal` is the model's own word for not answering.
+    ended because it was too long; `refusal` is the model's own word for not answering, or that of
+    an endpoint that does not let it see the question.
     """
 
     text: str
@@ -29,6 +31,11 @@ class Answer:
     def said(self) -> str:
         """What is marked: of a refusal, also one in the middle of an answer, nothing."""
         return "" if self.refusal else self.text
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether the endpoint refused the question, so that the model never saw it."""
+        return not self.text and self.refusal.startswith(TURNED_AWAY)
 
 
 _TYPES = {"text": (str,), "log_probability": (float, int, type(None)), "cut": (bool,),

@@ -93,8 +93,8 @@ def controls_of(kit: Kit, answers: Answers) -> Table:
         ("a perfect answerer", mean(kit.solve)),
         ("an empty answer", mean(nothing)),
     ]
-    if kit.within is not None:
-        rows.append(("the model, shuffled gold", shuffled(kit, answers).mean(kit.main)))
+    if kit.within is not None and len(control := shuffled(kit, answers)):
+        rows.append(("the model, shuffled gold", control.mean(kit.main)))
     return Table("Controls", ("who", f"mean {kit.main}"), rows)
 
 

@@ -102,7 +102,7 @@ class TrainedHere:
         if strange := [word for word in words if word not in known]:
             raise InvalidRequest(
                 f"{self.identity} does not know {_listed(strange, kind)}; it reads "
-                f"{_listed(sorted(known), kind)}. Ask it what its family asks, in these words"
+                f"{_listed(sorted(known), kind)}. {self._instead()}"
             )
         for prompt in prompts:
             size = len(tokenize(prompt, kind))
@@ -125,6 +125,21 @@ class TrainedHere:
                 if progress:
                     progress(number, len(prompts))
                 yield Answer(subject.text(tokens), cut=len(tokens) >= self._most(len(source)))
+
+    def _instead(self) -> str:
+        """What does serve this network, where a kit has no questions in its words."""
+        from recombine.constraints.family import ConstrainedFamily
+
+        by_family = {"strings": "Probability", "multiplication": "Subgraphs",
+                     "subsequence": "Subgraphs"}  # fmt: skip
+        constrained = isinstance(self.family, ConstrainedFamily)
+        name = "Constraints" if constrained else by_family.get(self.family.name, "ExactMatch")
+        embers = "recombine embers --cell asks it in its own words, or read it from Python"
+        return (
+            f"{embers if name == 'Probability' else 'Read it from Python instead'}: "
+            f"recombine.load({str(self.store)!r}, {self._loaded[0][:16]!r}).read({name}()), with "
+            f"{name} of recombine.instruments; recombine report shows what its study found"
+        )
 
     def _room(self, size: int) -> int:
         row, apart = self.subject.learner.row, self.subject.learner.model.shape == "encoder-decoder"

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from recombine.live.model import TURNED_AWAY
+
 LARGEST = 1 << 24  # bytes of a reply; log-probabilities take some hundred thousand
 LONGEST_PAUSE = 60.0
 FILTERED = "content_filter"  # the reason to finish of an answer that was withheld
 SHOWN = 300  # characters of a reply that an error quotes
+TOO_LARGE, UNPROCESSABLE = 413, 422
+# What endpoints say of a text they will not have or cannot hold. Any other HTTP 400 is about how
+# we ask, and so about every question.
+_OF_TEXT = re.compile(
+    r"content.?(filter|polic|management|moderation)|moderation|safety|flagged|responsible.?ai"
+    r"|context.?length|context.?window|too long|too many tokens|too large|string_above_max",
+    re.IGNORECASE,
+)
+_OF_REQUEST = re.compile(
+    r"temperature|max_tokens|max_completion_tokens|logprobs|response_format"
+    r"|model.?not.?found|[\"']model[\"']",
+    re.IGNORECASE,
+)
 
 
 class Trouble(Exception):
@@ -28,8 +44,17 @@ class Refused(Exception):
     """An endpoint that will not answer this request, however often it is asked."""
 
     def __init__(self, code: int, said: str):
-        super().__init__(f"refused with HTTP {code}: {said[:SHOWN]!r}")
+        super().__init__(f"{TURNED_AWAY} {code}: {said[:SHOWN]!r}")
         self.code, self.said = code, said
+
+    @property
+    def of_text(self) -> bool:
+        """Whether it is this text that is refused, so that others may be answered."""
+        if self.code == TOO_LARGE:
+            return True
+        if _OF_REQUEST.search(self.said):
+            return False
+        return self.code == UNPROCESSABLE or (self.code == 400 and bool(_OF_TEXT.search(self.said)))
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
