@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 
 from recombine.adapters.models import OwnModel, PerRecord, as_model
+from recombine.cards.asking import SAME
 from recombine.cards.card import Card, CardSpec, make_card, number_names
+from recombine.cards.decision import Left
 from recombine.cards.gates import SCHEMA
 from recombine.cards.outcomes import Marking, outcomes
 from recombine.cards.page import document_of, report_of
+from recombine.cards.space import left_of
 from recombine.errors import InvalidRequest, UnknownName
 from recombine.report.html import render
 from recombine.tables.reading import read_rows
-from recombine.tables.rows import Rows
+from recombine.tables.rows import Rows, aligned
 
 VALUES = {
     "colour": ("red", "green", "blue", "black", "white"),
@@ -220,7 +223,8 @@ def test_the_json_has_the_fields_of_its_schema(memorised: Card) -> None:
     assert document["schema"] == SCHEMA == 1 and document["kind"] == "recombine card"
     assert set(document) == {
         "kind", "schema", "model", "data", "rows", "decision", "numbers", "worst", "slices",
-        "collect", "swaps", "probes", "problems", "why_not", "broken_rules", "changes",
+        "collect", "swaps", "probes", "problems", "why_not", "broken_rules", "changes", "factors",
+        "label", "digest",
     }  # fmt: skip
     fields = {
         "decision": {"verdict", "sentence", "more_combinations", "more_rows"},
@@ -316,6 +320,96 @@ def test_a_model_that_answers_nothing_ends_in_a_sentence() -> None:
     card = carded(broken, records=EVAL[:60])
     assert card.decision.sentence == "Not enough data to say: the model answered no row."
     assert "no weights" in str(card.answered.problems[0])
+
+
+def half_of_new(record: Any) -> bool:
+    return is_new(record) and record["colour"] in ("red", "green", "blue")
+
+
+@pytest.mark.parametrize("how", ["refuses", "raises"])
+def test_new_combinations_without_an_answer_never_make_it_compose(how: str) -> None:
+    def silent(record: Any) -> str | None:
+        if half_of_new(record) and how == "raises":
+            raise RuntimeError("out of domain")
+        return None if half_of_new(record) else record["shape"]
+
+    def wrong(record: Any) -> str:
+        return "none" if half_of_new(record) else record["shape"]
+
+    card = carded(silent)
+    lost, new = (sum(map(test, EVAL)) for test in (half_of_new, is_new))
+    assert card.decision.verdict == "not enough data"
+    assert card.decision.sentence.startswith("Not enough answers to say:")
+    assert f"{lost} of the {new} rows of new combinations have no answer" in card.decision.sentence
+    # A rule that asks for it cannot be met by silence.
+    assert card.numbers["unseen"].value is None
+    assert carded(wrong).decision.verdict == "does not compose"
+
+
+def test_the_decision_says_nothing_of_answers_where_none_is_missing(
+    good: Card, memorised: Card
+) -> None:
+    for card in (good, memorised):
+        assert "no answer" not in card.decision.sentence
+
+
+def test_new_combinations_without_any_answer_are_still_new() -> None:
+    card = carded(lambda r: None if is_new(r) else r["shape"])
+    assert "360 of the 360 rows of new combinations" in card.decision.sentence
+    assert "only 0" not in card.decision.sentence
+
+
+def test_the_first_rows_of_a_sorted_file_do_not_speak_for_the_rest() -> None:
+    def some(record: Any) -> str:
+        if record["n"] < 150:
+            raise RuntimeError("cannot")
+        return record["shape"]
+
+    card = carded(some, records=[{**r, "n": n} for n, r in enumerate(EVAL)])
+    assert card.answered.told.tolist() == [n >= 150 for n in range(len(EVAL))]
+    assert card.answered.not_asked == 0
+
+
+def test_it_gives_up_on_the_same_words_for_many_rows_and_says_so_first() -> None:
+    asked = []
+
+    def broken(record: Any) -> str:
+        asked.append(1)
+        raise RuntimeError("no weights")
+
+    card = carded(broken)
+    left = card.answered.not_asked
+    assert 0 < left <= len(EVAL) - SAME and len(asked) < 2 * len(EVAL)
+    assert str(card.answered.problems[0]).startswith(f"{left} rows were not asked: given up after")
+    assert f"answered none of the {len(EVAL) - left} rows" in card.decision.sentence
+    assert "was given up" in card.decision.sentence
+
+
+def test_one_row_in_fifty_that_is_answered_keeps_it_going() -> None:
+    records = [{**r, "n": n} for n, r in enumerate(EVAL)]
+    card = carded(lambda r: r["shape"] if r["n"] % 50 == 0 else 1 / 0, records=records)
+    assert card.answered.told.sum() == len(records[::50]) and card.answered.not_asked == 0
+
+
+def test_a_combination_that_was_never_trained_is_called_so() -> None:
+    card = carded(wrong_on_red_cubes)
+    for worst in card.worst:
+        reason = card.reasons[worst.label]
+        assert ("never trained" in reason.sentence) == (reason.level != "seen")
+        assert ("not for want of data" in reason.sentence) == (reason.level == "seen")
+    assert {card.reasons[w.label].level for w in card.worst} > {"seen"}
+
+
+def test_combinations_still_to_be_had_are_those_the_values_and_rules_allow() -> None:
+    train, asked = aligned(rows(TRAIN), rows(EVAL[:360]))
+    seen = {tuple(r.values()) for r in EVAL[:360]}
+    every = {tuple(r.values()) for r in EVERY}
+    left = left_of(train, asked)
+    assert left.new == len(NEW - seen) and left.trained == len(every - NEW - seen)
+    allowed = {c for c in NEW - seen if not (c[2] == "glass" and c[3] == "night")}
+    assert left_of(train, asked, ["IF material = glass THEN light <> night"]).new == len(allowed)
+    train, asked = aligned(rows(TRAIN), rows(EVAL))
+    assert left_of(train, asked) == Left(0, 0)
 
 
 def test_answers_that_change_are_told() -> None:

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from recombine.adapters.isolation import Problem, checked
+from recombine.adapters.isolation import Checked, Problem, checked
 from recombine.adapters.models import OwnModel
 from recombine.cards.swaps import About, Swap, contexts, found_pairs, made_pairs, read_swap
 from recombine.errors import NotApplicable, RecombineError
+from recombine.seeds import host_seed
 from recombine.tables.rows import Rows
 
 Record = Mapping[str, Any]
 Say = Callable[[str], None]
 WHOLE = "answer"  # what an answer that has no parts is called
+NOT_ASKED = "not asked"  # the kind of problem that `checked` tells of rows it left out
+SAME = 300  # rows in a row that end in the same words, after which no further one is asked
+SILENT = 2_000  # and rows in a row without an answer for whatever reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +30,7 @@ class Answered:
     answers: list[Any]
     problems: tuple[Problem, ...] = ()
     seconds: float = 0.0
+    not_asked: int = 0  # rows that were left when the model was given up
 
     @property
     def told(self) -> np.ndarray:
@@ -35,17 +40,86 @@ class Answered:
 
 def ask(
     model: OwnModel, records: Sequence[Record], names: Sequence[str], *, batch: int,
-    timeout: float, say: Say,
+    timeout: float, say: Say, seed: int = 0,
 ) -> Answered:  # fmt: skip
-    """All answers; what a user's adapter does wrong is told and costs only its own rows."""
+    """All answers; what a user's adapter does wrong is told and costs only its own rows.
+
+    Rows are asked in an order that is drawn at random: files are often sorted by combination, and
+    what happens to their first rows says nothing of the others. `checked` ends after a few batches
+    without an answer; whether that is enough to give up is decided here.
+    """
+    order = np.random.default_rng(host_seed(seed, "card/order")).permutation(len(records))
+    answers: list[Any] = [None] * len(records)
+    problems: list[Problem] = []
+    seconds, begin, silent, given_up = 0.0, 0, 0, False
 
     def progress(done: int, total: int) -> None:
-        say(f"answers: {done} of {total}")
+        say(f"answers: {begin + done} of {len(records)}")
 
-    found = checked(
-        model, records, batch=batch, timeout=timeout, names=names, say=progress
-    )  # fmt: skip
-    return Answered(list(found.answers), tuple(found.problems), found.seconds)
+    while begin < len(records) and not given_up:
+        part = [int(place) for place in order[begin:]]
+        found = checked(
+            model, [records[p] for p in part], batch=batch, timeout=timeout,
+            again=4 if begin == 0 else 0, names=[names[p] for p in part], say=progress,
+        )  # fmt: skip
+        asked = _asked(found, batch)
+        told = [n for n, answer in enumerate(found.answers[:asked]) if answer is not None]
+        for n in told:
+            answers[part[n]] = found.answers[n]
+        here = [p for p in found.problems if not (p.kind == NOT_ASKED and p.records[0] == asked)]
+        problems += [_placed(problem, part, names) for problem in here]
+        seconds += found.seconds
+        silent = asked - 1 - told[-1] if told else silent + asked
+        begin += asked
+        given_up = any(p.kind == "stopped" for p in here) or _enough(problems, order, begin, silent)
+    problems.sort(key=lambda problem: problem.records[:1])
+    left = len(records) - begin
+    if left:
+        rest = tuple(int(place) for place in order[begin:])
+        text = (
+            f"{left:,} rows were not asked: given up after {silent:,} rows in a row, drawn from "
+            "all over the file, without an answer"
+        )
+        problems.insert(0, Problem(NOT_ASKED, rest, text))
+    return Answered(answers, tuple(problems), seconds, left)
+
+
+def _asked(found: Checked, batch: int) -> int:
+    """How many records were asked before the check ended for want of answers.
+
+    What it leaves out then begins with a batch; the rest of a batch that hung does not.
+    """
+    total = len(found.answers)
+    for rest in (p.records for p in found.problems if p.kind == NOT_ASKED):
+        if rest[0] % batch == 0 and rest[-1] + 1 == total:
+            return rest[0]
+    return total
+
+
+def _enough(
+    problems: Sequence[Problem], order: np.ndarray, begin: int, silent: int
+) -> bool:  # fmt: skip
+    """Whether the last rows without an answer tell that further ones would have none either.
+
+    Waiting for what hangs is dear, and the same words for row after row are the model's own; what
+    fails each time in another way may go on to work.
+    """
+    last = {int(place) for place in order[begin - silent : begin]}
+    about = [p for p in problems if last & set(p.records) and p.kind != NOT_ASKED]
+    if about and all(problem.kind == "hung" for problem in about):
+        return True
+    words = {str(problem).partition(": ")[2] for problem in about}
+    return silent >= (SAME if len(words) == 1 else SILENT)
+
+
+def _placed(problem: Problem, part: Sequence[int], names: Sequence[str]) -> Problem:
+    """A problem of records in the order they were asked, as one of rows in the file."""
+    places = tuple(sorted(part[n] for n in problem.records))
+    text = problem.text
+    if len(places) > 1:  # "records 7 to 3" would name what lies between
+        _, _, what = text.partition(": ")
+        text = f"{len(places)} records, {names[places[0]]} among them: {what}"
+    return Problem(problem.kind, places, text)
 
 
 def about_of(answers: Sequence[Any], stated: Sequence[str], factors: Sequence[str]) -> About:

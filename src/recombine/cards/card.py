@@ -23,9 +23,11 @@ from recombine.cards.asking import (
     ask,
     swap_all,
 )
-from recombine.cards.decision import Decision, decide
-from recombine.cards.outcomes import Scorer, outcomes
+from recombine.cards.decision import Decision, decide_answered
+from recombine.cards.gates import subject_of
+from recombine.cards.outcomes import Scorer, markable, outcomes
 from recombine.cards.reasons import Reason, reasons
+from recombine.cards.space import left_of
 from recombine.collecting import Plan, Space, collect
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.lab.intervals import Interval, mean_interval
@@ -105,6 +107,7 @@ class Card:
     plans: tuple[Plan, ...]
     numbers: Mapping[str, Number] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
+    subject: Mapping[str, Any] = field(default_factory=dict)  # the data, factors and label
 
     @property
     def recommended(self) -> list[dict[str, str | list[str]]]:
@@ -135,15 +138,16 @@ def make_card(
     why_not: dict[str, str] = {}
     answered = ask(
         model, records, rows.name_of(range(len(rows))), batch=spec.batch, timeout=spec.timeout,
-        say=say,
+        say=say, seed=spec.seed,
     )  # fmt: skip
-    outcome = None
+    outcome, silent = None, np.zeros(len(rows), bool)
     if spec.label or scorer is not None:
         label = spec.label[0] if len(spec.label) == 1 else spec.label
         outcome = outcomes(records, answered.answers, label or None, scorer=scorer)
+        silent = markable(records, label) & ~answered.told
     else:
         why_not["scores"] = "nothing to mark answers by: give --label COLUMN or --scorer"
-    scored = _scored(rows, outcome, train, spec, why_not, say)
+    scored = _scored(rows, outcome, silent, answered, train, spec, why_not, say)
     swaps = Swaps()
     try:
         about = about_of(answered.answers, spec.about or _named(spec.label, rows), rows.names)
@@ -160,6 +164,7 @@ def make_card(
     card = Card(
         model.name, rows, answered, outcome, *scored,
         reasons(scored.worst, scored.slices, rows, train), swaps, read, plans, why_not=why_not,
+        subject=subject_of(rows, records, spec.label),
     )  # fmt: skip
     return Card(**{**vars(card), "numbers": numbers_of(card)})
 
@@ -173,17 +178,19 @@ class _Scored(NamedTuple):
 
 
 def _scored(
-    rows: Rows, outcome: np.ndarray | None, train: Rows | None, spec: CardSpec,
-    why_not: dict[str, str], say: Say,
+    rows: Rows, outcome: np.ndarray | None, silent: np.ndarray, answered: Answered,
+    train: Rows | None, spec: CardSpec, why_not: dict[str, str], say: Say,
 ) -> _Scored:  # fmt: skip
-    """What outcomes tell: the decision, scores by novelty, failing slices, and the audit."""
+    """What outcomes tell: the decision, scores by novelty, failing slices, and the audit.
+
+    `silent` are the rows that could be marked if they had an answer.
+    """
     if outcome is None:
         sentence = "Not enough data to say: answers cannot be marked without labels."
         return _Scored(Decision("not enough data", sentence))
     told = ~np.isnan(outcome)
     if not told.any():
-        sentence = "Not enough data to say: the model answered no row."
-        return _Scored(Decision("not enough data", sentence))
+        return _Scored(Decision("not enough data", _nothing(answered)))
     kept, right = rows.take(told), outcome[told]
     failed = right < 0.5
     found, worst = tuple(slices(kept, failed)), tuple(failure_table(kept, failed))
@@ -195,17 +202,40 @@ def _scored(
             f"Over all it scores {np.mean(right):.2f}."
         )
         return _Scored(Decision("not enough data", sentence), (), found, worst)
-    new = novelty(train, kept, nearest=False)
-    place, size = new.combinations.inverse, new.combinations.counts
-    score = np.bincount(place, right, len(size)) / size
-    decision = decide(
-        score, new.level > 0, size.astype(float), tolerance=spec.tolerance, floor=spec.floor
-    )
+    decision = _decided(rows, outcome, silent, train, spec)
     say("what training covers, and what follows")
     audited = audit(
         train, Asked(evaluation=kept, outcome=right, forbid=spec.forbid, seed=spec.seed)
     )  # fmt: skip
     return _Scored(decision, by_level(train, kept, right), found, worst, audited)
+
+
+def _nothing(answered: Answered) -> str:
+    """The decision line where no answer could be marked."""
+    if answered.told.any():
+        return "Not enough data to say: no row that the model answered has a label."
+    if not answered.not_asked:
+        return "Not enough data to say: the model answered no row."
+    asked = len(answered.answers) - answered.not_asked
+    return (
+        f"Not enough data to say: the model answered none of the {asked:,} rows that it was asked, "
+        f"drawn from all over the file, and was given up; {answered.not_asked:,} were not asked."
+    )
+
+
+def _decided(
+    rows: Rows, outcome: np.ndarray, silent: np.ndarray, train: Rows, spec: CardSpec
+) -> Decision:  # fmt: skip
+    """The decision, over every combination with a row that was answered or could have been."""
+    counted = silent | ~np.isnan(outcome)
+    asked, right, silent = rows.take(counted), outcome[counted], silent[counted]
+    new = novelty(train, asked, nearest=False)
+    place, size = new.combinations.inverse, len(new.combinations)
+    return decide_answered(
+        np.bincount(place, np.nan_to_num(right), size), np.bincount(place, ~silent, size),
+        np.bincount(place, silent, size), new.level > 0,
+        tolerance=spec.tolerance, floor=spec.floor, left=left_of(train, asked, spec.forbid),
+    )  # fmt: skip
 
 
 def _probed(

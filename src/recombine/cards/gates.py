@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from recombine.errors import InvalidRequest, unknown
-from recombine.lab.files import read_json
+from recombine.lab.files import read_json, sha256_bytes
+from recombine.tables.rows import Rows
 
 SCHEMA = 1
 """The version of a card's JSON; a card with a larger one is refused."""
+
+ENDS = ("value", "low", "high")
+ROUNDING = 1e-9  # what a number may change by on its way through a file
 
 
 @dataclass(frozen=True)
@@ -75,24 +79,34 @@ def broken(gates: Sequence[Gate], numbers: Mapping[str, float | None]) -> list[s
 
 @dataclass(frozen=True)
 class Change:
-    """A number then and now; `worse` where the change is larger than both intervals allow."""
+    """A number then and now (None: no longer measured), and whether it is worse."""
 
     name: str
     then: float
-    now: float
+    now: float | None
     worse: bool
+
+    @property
+    def sentence(self) -> str:
+        """
+        >>> Change("unseen", 0.9, None, True).sentence
+        'unseen was 0.9, is not measured'
+        """
+        now = "not measured" if self.now is None else f"{self.now:.3g}"
+        return f"{self.name} was {self.then:.3g}, is {now}"
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """What two cards say differently, the regressions first.
 
-    A number is worse only where the two intervals do not touch; a number without an interval is
-    never called worse.
+    A number with intervals is worse where the two do not touch. One without, such as the share of
+    rows with an answer, was counted and not estimated: it is worse where it is worse at all. So is
+    one that can no longer be measured.
     """
     found = []
     for name, entry in new["numbers"].items():
         before = old["numbers"].get(name)
-        if before is None or None in (before["value"], entry["value"]):
+        if before is None or before["value"] is None:
             continue
         found.append(Change(name, before["value"], entry["value"], _worse(before, entry)))
     return sorted(found, key=lambda change: not change.worse)
@@ -103,19 +117,70 @@ def read_card(path: str | Path) -> dict[str, Any]:
     document = read_json(Path(path).expanduser())
     if not isinstance(document, dict) or document.get("kind") != "recombine card":
         raise InvalidRequest(f"{path} is not a card: expected the card.json of `recombine card`")
-    if document.get("schema", 0) > SCHEMA:
+    schema, numbers = document.get("schema"), document.get("numbers")
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise InvalidRequest(
-            f"{path} has schema {document['schema']}, this release knows up to {SCHEMA}: update "
-            "recombine"
+            f"{path} has schema {schema!r}, expected a number from 1 to {SCHEMA}: make the card "
+            "again"
         )
+    if schema > SCHEMA:
+        raise InvalidRequest(
+            f"{path} has schema {schema}, this release knows up to {SCHEMA}: update recombine"
+        )
+    if not isinstance(numbers, dict):
+        raise InvalidRequest(f"{path} holds no 'numbers' to compare with: make the card again")
+    for name, entry in numbers.items():
+        ends = [entry.get(end, "") for end in ENDS] if isinstance(entry, dict) else [""]
+        if not all(end is None or _number(end) for end in ends):
+            raise InvalidRequest(
+                f"{path}: the number {name!r} is {entry!r}, expected value, low and high: make "
+                "the card again"
+            )
     return document
+
+
+def check_comparable(
+    path: str | Path, older: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:  # fmt: skip
+    """Refuses an older card of other factors, labels or rows: their numbers mean other things.
+
+    `now` has the fields of `subject_of`. What an older card does not state is not compared.
+    """
+    for field, words in (("factors", "factors"), ("label", "labels"), ("digest", "rows")):
+        then, is_now = older.get(field), now[field]
+        if then is None or then == is_now:
+            continue
+        if field == "digest":
+            then, is_now = (f"{of.get('data')} ({of.get('rows')} rows)" for of in (older, now))
+        raise InvalidRequest(
+            f"{path} is a card of other {words}, {_listed(then)}, and this one is of "
+            f"{_listed(is_now)}: they cannot be compared; make a card of the older model on these"
+        )
+
+
+def subject_of(
+    rows: Rows, records: Sequence[Mapping[str, Any]], label: Sequence[str]
+) -> dict[str, Any]:
+    """What a card is about, as its JSON has it; `digest` is of the rows, wherever they lie."""
+    text = "\n".join(repr(sorted((str(k), repr(v)) for k, v in r.items())) for r in records)
+    return {
+        "data": rows.source, "rows": len(rows), "factors": sorted(rows.names),
+        "label": sorted(label), "digest": sha256_bytes(text.encode()),
+    }  # fmt: skip
+
+
+def _listed(value: Any) -> str:
+    return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
 def _worse(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     better = now.get("better")
+    if better is None or now["value"] is None:
+        return better is not None
     ends = [before.get("low"), before.get("high"), now.get("low"), now.get("high")]
-    if better is None or any(end is None for end in ends):
-        return False
+    if any(end is None for end in ends):
+        off = now["value"] - before["value"]
+        return off < -ROUNDING if better == "higher" else off > ROUNDING
     return now["high"] < before["low"] if better == "higher" else now["low"] > before["high"]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from recombine.adapters.models import told
 from recombine.errors import InvalidRequest, unknown
@@ -77,6 +77,17 @@ def outcomes(
             wanted = record[label] if isinstance(label, str) else {n: record[n] for n in names}
             found[place] = marking.right(wanted, answer)
     return found
+
+
+def markable(
+    records: Sequence[Mapping[str, Any]], label: str | Sequence[str] | None
+) -> Bool[np.ndarray, " record"]:
+    """Which rows an answer could be marked for: those with a label, or all where a scorer marks.
+
+    A row that is markable and has no outcome has no answer.
+    """
+    names = (label,) if isinstance(label, str) else tuple(label or ())
+    return np.array([all(r.get(name) is not None for name in names) for r in records], bool)
 
 
 def _checked(scorer: Scorer, record: Mapping[str, Any], answer: Any, place: int) -> float:

@@ -57,8 +57,7 @@ def document_of(
         "kind": "recombine card",
         "schema": SCHEMA,
         "model": card.model,
-        "data": card.rows.source,
-        "rows": len(card.rows),
+        **card.subject,
         "decision": {
             "verdict": d.verdict, "sentence": d.sentence,
             "more_combinations": d.more_combinations, "more_rows": d.more_rows,
@@ -103,7 +102,7 @@ def _rules(broken: Sequence[str], changes: Sequence[Change]) -> list[Section]:
             (c.name, c.then, c.now, "worse" if c.worse else "") for c in changes
         ]
         text = (
-            "Worse: the two intervals do not touch."
+            "Worse: the two intervals do not touch, or a number without one is worse at all."
             if any(c.worse for c in changes)
             else "Nothing is worse than its interval and the older one's allow."
         )
@@ -225,8 +224,11 @@ def _problems(card: Card) -> Section | None:
     if not problems:
         return None
     lines = [(problem.kind, str(problem)) for problem in problems[:SHOWN]]
+    more = len(problems) - len(lines)
     return Section(
-        "What went wrong on the way", tables=[Table("Problems", ("kind", "what"), lines)]
+        "What went wrong on the way",
+        f"And {more:,} more, which card.json lists." if more else "",
+        tables=[Table("Problems", ("kind", "what"), lines)],
     )
 
 

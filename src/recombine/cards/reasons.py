@@ -14,6 +14,7 @@ from recombine.tables.novelty import LEVELS, novelty
 from recombine.tables.rows import NONE, Rows
 
 FEW = 10  # training rows below which a lack of them is the likely reason
+WELL = "it was trained: not for want of data"
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,15 @@ def reasons(
         within = [(each, there) for each, there in known if _holds(each, codes)]
         if within:
             each, there = min(within, key=lambda pair: pair[1])
-            want = "" if there < FEW else ": not for want of data"
-            sentence = f"{each.label} fails; {there} training rows have it{want}"
+            sentence = f"{each.label} fails; {there} training rows have it"
+            if there >= FEW and level[n] == 0:
+                sentence += ": not for want of data"
         else:
-            sentence = _sentence(train, codes, singles, pairs, LEVELS[level[n]])
+            there, sentence = _rarest(train, codes, singles, pairs)
+        if not sentence:
+            sentence = "each of its pairs was trained" if level[n] else WELL
+        if level[n] and there:  # with no training row of a part it goes without saying
+            sentence += f", but the combination {_never(LEVELS[level[n]])}"
         found[one.label] = Reason(LEVELS[level[n]], sentence)
     return found
 
@@ -69,17 +75,22 @@ def _trained(train: Rows, part: Slice) -> int:
     return int(count(train, chosen)[codes])
 
 
-def _sentence(
+def _never(level: str) -> str:
+    """That a combination was not trained, and what else is new about it."""
+    return "was never trained" + ("" if level == "new combination" else f" ({level})")
+
+
+def _rarest(
     train: Rows,
     codes: Sequence[int | None],
     singles: Sequence[np.ndarray],
     pairs: dict[tuple[int, int], np.ndarray],
-    level: str,
-) -> str:
+) -> tuple[int, str]:
+    """The rarest value or pair of a combination: in how many training rows, and in words."""
     there = [(int(singles[f][c]), {f: c}) for f, c in enumerate(codes) if c not in (None, NONE)]
     fewest, value = min(there, key=lambda each: each[0], default=(FEW, {}))
     if fewest < FEW:
-        return f"{train.label(value)} has {fewest} training rows"
+        return fewest, f"{train.label(value)} has {fewest} training rows"
     both = [
         (int(table[codes[a], codes[b]]), {a: codes[a], b: codes[b]})
         for (a, b), table in pairs.items()
@@ -88,7 +99,5 @@ def _sentence(
     fewest, pair = min(both, key=lambda each: each[0], default=(FEW, {}))
     if fewest < FEW:
         what = {place: code for place, code in pair.items() if code is not None}
-        return f"{train.label(what)} are together in {fewest} training rows"
-    if level == "seen":
-        return "it was trained: not for want of data"
-    return f"each of its pairs was trained, and it is a {level}"
+        return fewest, f"{train.label(what)} are together in {fewest} training rows"
+    return fewest, ""

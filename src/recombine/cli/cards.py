@@ -73,10 +73,17 @@ def arguments(made: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: Namespace) -> int | None:
-    """Makes the card; 1 where a rule does not hold."""
+    """Makes the card; 1 where a rule does not hold, and an error where nothing was answered."""
     from recombine.adapters.worker import Isolated
     from recombine.cards.card import make_card, number_names
-    from recombine.cards.gates import broken, changes, read_card, read_gates
+    from recombine.cards.gates import (
+        broken,
+        changes,
+        check_comparable,
+        read_card,
+        read_gates,
+        subject_of,
+    )
     from recombine.cards.page import document_of, report_of
 
     tell: Callable[[str], None] = (lambda text: None) if chosen.quiet or chosen.json else _Line()
@@ -85,6 +92,8 @@ def run(chosen: Namespace) -> int | None:
     records, rows, train = material(chosen, spec)
     scorer = _scorer(chosen.scorer) if chosen.scorer else None
     gates = read_gates(chosen.fail_under, number_names(rows.names)) if chosen.fail_under else []
+    if older:
+        check_comparable(chosen.against, older, subject_of(rows, records, spec.label))
     with Isolated(chosen.model, timeout=chosen.timeout) as model:
         estimate(model, records, spec, len(rows.factors), chosen, tell)
         begun = time.monotonic()
@@ -105,7 +114,16 @@ def run(chosen: Namespace) -> int | None:
     else:
         shown = lines(card, failed, changed)
         print("\n".join([*shown, f"took {took:.0f} s", *(f"written: {path}" for path in written)]))
+    if not card.answered.told.any():  # the card is there, but nobody should build on it
+        raise RecombineError(_unanswered(card, chosen.model))
     return 1 if failed else None
+
+
+def _unanswered(card: Card, place: str) -> str:
+    problems = card.answered.problems
+    why = f" ({problems[-1]})" if problems else ""
+    asked = len(card.rows) - card.answered.not_asked
+    return f"{place} answered none of {asked:,} rows{why}: mend it and run this again"
 
 
 def spec_of(chosen: Namespace) -> CardSpec:
@@ -146,9 +164,11 @@ def material(
     if factors is None and chosen.train is None:
         raise InvalidRequest("--factors A,B is missing: which columns combine?")
     if factors is None:
-        # What training has too, and is no label.
+        # What training has too, and neither is a label nor only names rows.
         shared = column_names(chosen.train)
-        factors = [n for n in there if n in shared and n not in spec.label and n != chosen.id]
+        naming = read_rows(chosen.train, None, coding=coding).left_out
+        never = {*spec.label, *naming, chosen.id}
+        factors = [name for name in there if name in shared and name not in never]
     train = None
     if chosen.train:
         train = read_rows(chosen.train, factors, coding=coding)
@@ -226,9 +246,12 @@ def lines(card: Card, failed: Sequence[str], changed: Sequence[Any]) -> list[str
     if rows := card.recommended[:SHOWN]:
         names = list(rows[0])
         said += ["collect next:", text_table(names, [[row[n] for n in names] for row in rows]), ""]
-    said += [f"problem: {problem}" for problem in card.answered.problems[:SHOWN]]
+    problems = card.answered.problems
+    said += [f"problem: {problem}" for problem in problems[:SHOWN]]
+    if len(problems) > SHOWN:
+        said.append(f"problem: and {len(problems) - SHOWN:,} more (card.json lists all)")
     said += [f"not applied: {what}: {why}" for what, why in card.why_not.items()]
-    said += [f"worse: {c.name} was {c.then:.3g}, is {c.now:.3g}" for c in changed if c.worse]
+    said += [f"worse: {change.sentence}" for change in changed if change.worse]
     said += [f"rule broken: {why}" for why in failed]
     return said
 
