@@ -19,13 +19,16 @@ RECORDS = [{"colour": colour, "n": n} for n, colour in enumerate(["red", "blue",
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with the last word of the prompt; the first so many requests fail."""
+    """Answers with the last word of the prompt; the first so many requests fail.
+
+    A prompt that holds `taboo` is refused by a filter.
+    """
 
     daemon_threads = True
 
-    def __init__(self, broken: int = 0):
+    def __init__(self, broken: int = 0, taboo: str = "\0"):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.broken, self.asked = broken, []
+        self.broken, self.taboo, self.asked = broken, taboo, []
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}).start()
 
     def __exit__(self, *_):
@@ -44,6 +47,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if len(self.server.asked) <= self.server.broken:
             code = 500
         reply = json.dumps({"choices": [said]}).encode()
+        if self.server.taboo in prompt:
+            code, reply = 400, b'{"error": {"code": "content_filter"}}'
         self.send_response(code)
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
@@ -80,6 +85,57 @@ def test_the_cap_holds_and_what_was_answered_is_kept(tmp_path):
         assert found.answers == ["0", "1", None, None] and len(server.asked) == 2
         more = EndpointModel("say {n}", endpoint(server, tmp_path / "log"))
         assert more.answer(RECORDS) == ["0", "1", "2", "3"] and len(server.asked) == 4
+
+
+def test_a_batch_cut_by_the_cap_keeps_the_answers_that_were_paid_for(tmp_path):
+    with Server() as server:
+        model = EndpointModel(
+            "say {n}", endpoint(server, tmp_path / "log", most_calls=3, workers=3)
+        )
+        found = checked(model, RECORDS, batch=32)
+        assert found.answered == 3 == len(server.asked)
+        assert [problem.kind for problem in found.problems] == ["stopped"]
+        with pytest.raises(AskingError, match="the 3 calls are spent"):
+            model.answer(RECORDS)
+
+
+def test_a_record_that_the_endpoint_refuses_has_no_answer_and_the_others_do(tmp_path):
+    with Server(taboo="blue") as server:
+        for _ in range(2):  # the second time from the log
+            model = EndpointModel("say {colour}", endpoint(server, tmp_path / "log"))
+            found = checked(model, RECORDS)
+            assert found.answers == ["red", None, "red", "green"] and len(server.asked) == 3
+            assert [problem.kind for problem in found.problems] == ["refused"]
+            assert str(found.problems[0]).startswith("record 2: refused with HTTP 400: ")
+
+
+DYING = """
+import os
+from recombine.adapters import EndpointModel
+from recombine.live import ChatEndpoint
+class Dying(EndpointModel):
+    def answer(self, records):
+        found = super().answer(records)
+        if any(record["n"] % 3 == 0 for record in records):
+            os._exit(3)
+        return found
+def model():
+    chat = ChatEndpoint({url!r}, "tiny", {log!r}, key_variable=None, most_calls=10, workers=1)
+    return Dying("say {{n}}", chat)
+"""
+
+
+def test_the_cap_holds_however_often_the_process_dies(tmp_path):
+    with Server() as server:
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        adapter = tmp_path / "mine.py"
+        adapter.write_text(DYING.format(url=url, log=str(tmp_path / "log")), "utf-8")
+        found = checked(f"{adapter}:model", [{"n": n} for n in range(20)], batch=2)
+        assert len(server.asked) == 10 and found.problems[-1].kind == "stopped"
+        assert [n for n, a in enumerate(found.answers) if a is not None] == [1, 2, 4, 5, 7, 8]
+        # Another command begins anew.
+        checked(f"{adapter}:model", [{"n": n} for n in range(20)], batch=2)
+        assert len(server.asked) == 20
 
 
 def test_an_endpoint_that_fails_is_asked_again_and_then_given_up(tmp_path):

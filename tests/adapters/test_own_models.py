@@ -396,6 +396,8 @@ def test_adapt_checks_an_adapter_and_says_which_instruments_apply(adapter, data,
     found = json.loads(capsys.readouterr().out)
     assert found["largest_difference"] <= 1e-6 and found["layers"] == {"hidden": 8}
     assert found["instruments"]["probe"]["applies"] and not found["problems"]
+    used = {name: one["used_by"] for name, one in found["instruments"].items()}
+    assert used["probe"] == "recombine card" and "inspect_module" in used["structure"]
 
 
 def test_adapt_tells_problems_by_record_and_fails(adapter, data, capsys):

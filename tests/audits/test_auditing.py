@@ -344,6 +344,44 @@ def test_a_label_with_as_many_values_as_rows_decides_nothing():
     assert not found.determined and not found.alarm
 
 
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.15, 0.18])
+def test_the_share_of_wrong_labels_is_told_with_an_interval_that_holds_it(share):
+    values = [f"v{n}" for n in range(6)]
+    lines = [line for line in itertools.product(values, repeat=3) for _ in range(20)]
+    table, right = rows(lines), np.array([line[0] in "v0 v2 v4" for line in lines])
+    found = []
+    for seed in range(30):
+        wrong = np.random.default_rng(seed).random(len(lines)) < share
+        found.append(label_noise(table, right ^ wrong).share)
+    assert np.mean([one.estimate for one in found]) == pytest.approx(share, abs=0.003)
+    assert sum(one.low <= share <= one.high for one in found) >= 26
+
+
+# --- factors that decide one another ---
+
+
+def test_a_factor_that_decides_another_is_one_alarm_with_a_rule_and_not_a_hole_a_pair():
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(4_000):
+        country, town = rng.integers(6), rng.integers(5)
+        lines.append((f"c{country}", f"c{country}-t{town}", "pqrs"[rng.integers(4)]))
+    lines[0] = ("c1", "c0-t0", "p")  # nearly is enough
+    (finding,) = audit(rows(lines, ("country", "city", "product"))).findings
+    assert (finding.kind, finding.where) == ("nested factors", "city decides country")
+    assert "leave country out" in finding.sentence and "IF [city] = " in finding.sentence
+    document = document_of(audit(rows(lines, ("country", "city", "product"))))
+    assert [each["kind"] for each in document["findings"]] == ["nested factors"]
+
+
+def test_a_factor_that_mostly_follows_another_is_not_nested_in_it():
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 4, 4_000)
+    second = np.where(rng.random(4_000) < 0.95, first, rng.integers(0, 4, 4_000))
+    lines = [(f"a{a}", f"b{b}", "pq"[rng.integers(2)]) for a, b in zip(first, second, strict=True)]
+    assert not audit(rows(lines)).nested
+
+
 # --- page and document ---
 
 

@@ -184,3 +184,55 @@ def test_the_worst_combinations_are_ranked_by_what_is_certain():
     everything = itertools.product(range(4), range(4))
     failing = {c for c in everything if (held(rows, dict(enumerate(c))) & failed).any()}
     assert {one.codes for one in failure_table(rows, failed, most=99)} == failing
+
+
+def alarmed(rows: Rows, failed: np.ndarray) -> list[str]:
+    """The whole combinations that an audit would raise an alarm for."""
+    listed = slices(rows, failed)
+    whole = [one.label for one in listed if len(one.assignment) == len(rows.factors)]
+    return whole + [
+        one.label
+        for one in failure_table(rows, failed, most=200)
+        if one.beyond_p <= 0.05 and not any(one.within(part.assignment) for part in listed)
+    ]
+
+
+def additive(rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+    rows = drawn(rng, 3000, (5, 4, 3))
+    first, second = (rows.factors[i].codes for i in (0, 1))
+    return rows, 0.02 + 0.05 * first + 0.08 * second
+
+
+def test_values_whose_failures_add_up_are_no_failing_combinations():
+    alarms = blamed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows, chance = additive(rng)
+        failed = rng.random(len(rows)) < chance
+        alarms += bool(alarmed(rows, failed))
+        blamed += any(one.adjusted_p <= 0.05 for one in failure_table(rows, failed))
+    assert blamed == 40  # they do fail more than the rest
+    assert alarms <= 2
+
+
+def test_a_combination_that_fails_beyond_its_values_is_found_among_values_that_fail():
+    false = []  # the share of false ones in each run: its mean is what is controlled
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows, chance = additive(rng)
+        chance[held(rows, {0: 1, 1: 1, 2: 1})] = 0.7
+        listed = alarmed(rows, rng.random(len(rows)) < chance)
+        assert "f0=v1, f1=v1, f2=v1" in listed
+        false.append(1 - 1 / len(listed))
+    assert np.mean(false) <= 0.05
+
+
+def test_what_the_values_of_a_combination_explain_is_told_by_the_others():
+    rng = np.random.default_rng(0)
+    rows = drawn(rng, 60_000, (3, 3))
+    chance = 0.1 + 0.2 * held(rows, {0: 1}) + 0.3 * held(rows, {1: 2})
+    both = held(rows, {0: 1, 1: 2})
+    failed = rng.random(len(rows)) < np.where(both, 0.9, chance)
+    one = next(one for one in failure_table(rows, failed) if one.codes == (1, 2))
+    assert one.expected == pytest.approx(0.6, abs=0.03)
+    assert "its values explain 6" in one.sentence

@@ -227,9 +227,19 @@ def test_a_factor_with_a_million_values_is_refused_before_all_of_it_is_read(refu
     with (tmp_path / "many.csv").open("w") as file:
         file.write("colour,user\n")
         file.writelines(f"red,u{n}\n" for n in range(1_000_000))
-    said = refused("many.csv")
+    said = refused("many.csv", "--factors", "colour,user")
     assert "column 'user'" in said and "at most 10,000" in said and "--rare" in said
     assert "1,000,000" not in said  # it stopped long before
+
+
+def test_a_column_that_names_rows_is_left_out_and_said(audit, tmp_path):
+    lines = [f"{n},r{n},{COLOURS[n % 3]},{SHAPES[n // 3 % 2]}" for n in range(120)]
+    (tmp_path / "named.csv").write_text("\n".join(["n,id,colour,shape", *lines]) + "\n")
+    code, out, _ = audit("named.csv", "--quiet")
+    assert code == 0 and "thin value" not in out
+    said = "n (a different value in every row), id (a different value in every row)"
+    assert f"left out: {said}" in out
+    assert "thin value" in audit("named.csv", "--factors", "id,colour", "--quiet")[1]
 
 
 def test_mixed_types_are_kept_as_text_and_said(audit, tmp_path):
@@ -286,6 +296,9 @@ def test_outcomes_and_weights_must_be_numbers_that_make_sense(refused, files):
     assert "but has 'yes'" in refused("train.csv", *FACTORS, "--eval", "texts.csv", "--outcome",
                                       "correct")  # fmt: skip
     assert "none negative" in refused("train.csv", *FACTORS, "--target", "negative.csv")
+    (files / "words.csv").write_text("colour,shape,place,weight\nred,cube,hill,abc\n")
+    weights = refused("train.csv", *FACTORS, "--target", "words.csv")
+    assert "how much traffic" in weights and "'abc'" in weights and "right" not in weights
     scores = (files / "eval.csv").read_text().replace(",1\n", ",7\n")
     (files / "scores.csv").write_text(scores)
     assert "an outcome is 7" in refused("train.csv", *FACTORS, "--eval", "scores.csv", "--outcome",
@@ -295,10 +308,30 @@ def test_outcomes_and_weights_must_be_numbers_that_make_sense(refused, files):
 def test_rules_that_name_nothing_or_leave_nothing_are_refused(refused, files):
     unknown = refused("train.csv", *FACTORS, "--forbid", "IF colour=grren THEN shape<>cube")
     assert "did you mean 'green'?" in unknown
-    clash = refused("train.csv", *FACTORS, "--forbid", "colour=red", "--forbid", "place=hill",
-                    "--forbid", "colour=blue")  # fmt: skip
+    (files / "clash.txt").write_text("colour=red\nplace=hill\ncolour=blue\n")
+    clash = refused("train.csv", *FACTORS, "--rules", "clash.txt")
     assert "contradict" in clash and "colour=red; colour=blue" in clash and "hill" not in clash
+    assert "may mean two things" in refused("train.csv", *FACTORS, "--forbid", "colour<>red")
     assert "rules file" in refused("train.csv", *FACTORS, "--rules", "nothing.txt")
+
+
+def test_what_is_forbidden_is_what_the_line_says_and_in_a_file_what_must_hold(audit, files):
+    (files / "pict.txt").write_text("colour <> red\n")
+    shares = [
+        json.loads(audit("train.csv", *FACTORS, "--json", *words)[1])["coverage"]
+        for words in (("--forbid", "colour=red"), ("--rules", "pict.txt"))
+    ]
+    values = [next(c for c in each if (c["t"], c["min_count"]) == (1, 1)) for each in shares]
+    assert [each["possible"] for each in values] == [6, 6] and shares[0] == shares[1]
+
+
+def test_a_value_that_rules_erase_is_told_in_the_terminal_and_in_the_document(audit, files):
+    erase = ("--forbid", "colour=red AND shape=cube", "--forbid", "colour=red AND shape=ball")
+    _, out, _ = audit("train.csv", *FACTORS, *erase, "--quiet")
+    assert "colour=red can never occur because of" in out
+    document = json.loads(audit("train.csv", *FACTORS, *erase, "--json")[1])
+    assert document["rules"]["never_possible"][0].startswith("colour=red can never occur")
+    assert len(document["rules"]["texts"]) == 2
 
 
 def test_options_that_exclude_or_need_each_other_are_refused(refused, files):

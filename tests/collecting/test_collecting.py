@@ -185,8 +185,9 @@ def test_balance_alone_evens_out_how_often_values_are_used() -> None:
     space = of_sizes([2, 4])
     rows = [(0, 0)] * 6 + [(0, 1)] * 2
     plan = collect(table(space, rows), space, budget=6, goals=Goals(0, 0, 1))
-    assert len(plan) == 6
-    used = np.bincount([int(line[1]) for line in plan.codes], minlength=4)
+    assert plan.gains[-1].rows == 6
+    each = np.diff([gain.rows for gain in plan.gains])
+    used = np.bincount([int(line[1]) for line in plan.codes], each, minlength=4)
     assert used.tolist()[0] == 0 and min(used[2:]) >= 2
     assert {int(line[0]) for line in plan.codes} == {1}
 
@@ -206,13 +207,28 @@ def test_interactions_get_the_rows_they_need(per_combination: int, min_count: in
     space, rows = of_sizes([3, 2, 3]), [(0, 0, 0), (1, 1, 1)]
     plan = collect(table(space, rows), space, budget=None, per_combination=per_combination,
                    min_count=min_count, work=1e4)  # fmt: skip
-    new = [tuple(int(c) for c in line) for line in plan.codes for _ in range(per_combination)]
+    each = np.diff([gain.rows for gain in plan.gains])
+    new = [
+        tuple(map(int, line)) for line, n in zip(plan.codes, each, strict=True) for _ in range(n)
+    ]
     for i, j in itertools.combinations(range(3), 2):
         counts = np.zeros((space.sizes[i], space.sizes[j]), int)
         for line in rows + new:
             counts[line[i], line[j]] += 1
         assert counts.min() >= min_count
-    assert plan.gains[-1].rows == len(new) == len(plan) * per_combination
+    assert plan.gains[-1].rows == len(new) and not (each % per_combination).any()
+    assert len({tuple(line) for line in plan.codes.tolist()}) == len(plan)
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [2, 3, 4], [3, 3, 3, 3]])
+@pytest.mark.parametrize("budget", [10, 30])
+def test_no_combination_is_proposed_twice_for_balance_alone(sizes: list[int], budget: int) -> None:
+    space = of_sizes(sizes)
+    dear = {space.names[0]: {space.values[0][0]: 50.0}}
+    plan = collect(None, space, budget=budget, per_combination=2, costs=dear, work=1e4)
+    assert len({tuple(line) for line in plan.codes.tolist()}) == len(plan) > 0
+    assert [gain.combinations for gain in plan.gains] == list(range(len(plan) + 1))
+    assert plan.gains[-1].rows == 2 * len(plan) and plan.gains[-1].cost <= budget
 
 
 def lists(most: int, count: int, seed: int) -> Rows:
@@ -376,10 +392,9 @@ def test_a_column_that_tells_all_rows_apart_is_no_factor_unless_named(
 ) -> None:
     lines = [f"n{i},{'red' if i % 2 else 'blue'},{'cube' if i % 3 else 'ball'}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["who,colour,shape", *lines]))
-    with pytest.raises(RecombineError, match=r"'who' has a value of its own.* --factors colour,s"):
-        command.run(typed(f"{tmp_path}/t.csv"))
-    command.run(typed(f"{tmp_path}/t.csv --factors colour,shape"))
-    assert "Nothing is left to collect." in capsys.readouterr().out
+    command.run(typed(f"{tmp_path}/t.csv"))
+    told = capsys.readouterr()
+    assert "left out: who" in told.err and "Nothing is left to collect." in told.out
 
 
 def test_a_plan_says_its_numbers_in_plain_words() -> None:

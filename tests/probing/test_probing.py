@@ -22,7 +22,7 @@ from recombine.probing.fitting import PENALTIES, cross_fit
 from recombine.probing.folds import deal_combinations, deal_rows, readable_rows
 from recombine.probing.scoring import Lots, scorers, whole
 from recombine.probing.verdicts import judged
-from recombine.probing.words import document, remarks
+from recombine.probing.words import document, remarks, sentence
 from recombine.report.html import render
 from recombine.tables.rows import Factor, Rows
 
@@ -486,3 +486,18 @@ def test_rows_that_are_combinations_of_their_own_are_remarked_on():
     mated = probe(acts, np.arange(60) % 2, np.arange(60) // 2, draws=1)
     assert any(said in note for note in alone.notes)
     assert not any(said in note for note in mated.notes)
+
+
+def test_a_mean_does_not_hide_the_one_readable_label():
+    draw = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 6)
+    labels = draw.integers(0, 2, (60, 3))[group]
+    acts = draw.normal(size=(len(group), 8))
+    acts[:, 0] += 8 * labels[:, 0]
+    reading = probe(acts, labels, group)
+    [found] = reading.targets
+    assert [one.verdict.answer == READABLE for one in found.labels] == [True, False, False]
+    assert found.labels[0].across.estimate > 0.95
+    assert "1 of 3 labels is readable" in sentence(found)
+    told = document(reading)["targets"][0]["labels"]
+    assert [one["answer"] == READABLE for one in told] == [True, False, False]

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from recombine.errors import InvalidRequest
 from recombine.tables.rows import NONE, Factor, Rows
-from recombine.tables.rule_syntax import And, If, Not, Or, Term, parse_rule, split_rules, written
+from recombine.tables.rule_syntax import (
+    And,
+    If,
+    Not,
+    Or,
+    Term,
+    forbidding,
+    parse_rule,
+    split_rules,
+    written,
+)
 from recombine.tables.rules import Rules, parse_rules, read_rules_file, rules_for
 
 NAMES = ("a", "b", "c", "d")
@@ -321,3 +331,31 @@ def test_rules_too_tangled_to_follow_are_refused_and_not_followed_for_hours(monk
     texts = [f"[{a}] <> [{b}]" for a, b in itertools.combinations(names, 2)]
     with pytest.raises(InvalidRequest, match="too tangled"):
         parse_rules(texts, names, values).check()
+
+
+# --- what --forbid says ---
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("a=x", "NOT a=x"),
+        ("a=x AND b=y", "IF a=x THEN b<>y"),
+        ("a IN {x, y} OR b=y", "NOT a IN {x, y} AND b<>y"),
+        ("[a] = [b]", "[a] <> [b]"),
+        ("IF a=x THEN b<>y", "IF a=x THEN b<>y"),
+    ],
+)
+def test_a_line_without_if_names_what_is_forbidden(text, means):
+    names, values = ["a", "b"], [("x", "y", "z"), ("x", "y", "z")]
+    tables = [
+        parse_rules([each], names, values).possible_table([0, 1])
+        for each in (forbidding(text), means)
+    ]
+    assert (tables[0] == tables[1]).all() and not tables[0].all()
+
+
+@pytest.mark.parametrize("text", ["a<>x", "NOT a=x", "a=x AND NOT b=y", "a NOT IN {x}", "a!=x"])
+def test_a_line_that_forbids_a_denial_is_refused_and_says_what_to_write(text):
+    with pytest.raises(InvalidRequest, match=r"two things.*IF .*THEN.*--rules"):
+        forbidding(text)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recombine.errors import InvalidRequest
+from recombine.errors import InvalidRequest, UnknownName
 from recombine.tables import arrow
 from recombine.tables.arrow import FastTextTable, ReadAnother
 from recombine.tables.pieces import Lists, Numbers, Piece, as_text
@@ -323,6 +323,29 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path):
     parquet.write_table(pa.table({"b": [1]}), tmp_path / "2.parquet")
     with pytest.raises(InvalidRequest, match=r"2\.parquet lacks the column 'a'"):
         cells(open_source(tmp_path))
+
+
+@pytest.mark.heavy
+def test_a_folder_as_on_the_hub_is_read_a_split_at_a_time(tmp_path: Path):
+    pa = pytest.importorskip("pyarrow", reason=WHY)
+    from pyarrow import parquet
+
+    data = tmp_path / "data"
+    data.mkdir()
+    for name, cell in (("train-00000-of-00002", "x"), ("train-00001-of-00002", "y")):
+        parquet.write_table(pa.table({"a": [cell]}), data / f"{name}.parquet")
+    for folder in (tmp_path, data, tmp_path / "train", data / "train"):
+        assert cells(open_source(folder)) == {"a": ["x", "y"]}
+    parquet.write_table(pa.table({"a": ["z"]}), data / "test-00000-of-00001.parquet")
+    for folder in (tmp_path, data):
+        with pytest.raises(InvalidRequest, match=r"splits test, train: name one.* as .*train"):
+            open_source(folder)
+        assert cells(open_source(folder / "test")) == {"a": ["z"]}
+    with pytest.raises(UnknownName, match=r"tset.*did you mean 'test'"):
+        open_source(tmp_path / "tset")
+    (data / "train-00001-of-00002.parquet").unlink()
+    with pytest.raises(InvalidRequest, match="1 files of the split 'train', expected 2"):
+        open_source(tmp_path / "train")
 
 
 @pytest.mark.heavy

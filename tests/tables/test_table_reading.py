@@ -245,3 +245,59 @@ def test_a_spool_gives_back_what_was_written_in_memory_and_beyond():
     spool.clear()
     room.close()
     assert room.used == 0
+
+
+# --- columns that name rows ---
+
+ROWS = 200
+ORDINARY = {"colour": ["red", "blue"] * (ROWS // 2), "size": [n % 40 for n in range(ROWS)]}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"r{n}" for n in range(ROWS)],
+        list(range(ROWS)),
+        list(np.random.default_rng(0).permutation(ROWS) + 7),
+        sorted(np.random.default_rng(0).choice(300, ROWS, replace=False).tolist()),
+        [f"r{n}" for n in range(ROWS - 4)] + ["r0"] * 4,
+        [f"r{n}" for n in range(ROWS - 50)] + [""] * 50,
+    ],
+)
+def test_a_column_with_another_value_in_every_row_is_left_out_unless_it_is_named(names):
+    table = {"id": names, **ORDINARY}
+    said = []
+    rows = read_rows(table, None, say=said.append)
+    assert rows.names == ("colour", "size") and rows.left_out == ("id",)
+    assert said[0].endswith("left out: id (a different value in every row)")
+    named = read_rows(table, ["id", "colour"])
+    assert named.names == ("id", "colour") and named.left_out == ()
+    assert read_rows(table, None, like=named).names == ("id", "colour")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.random.default_rng(0).normal(size=ROWS),
+        np.random.default_rng(0).choice(10**6, ROWS, replace=False),
+        [f"r{n % 150}" for n in range(ROWS)],
+        [[f"r{n}"] for n in range(ROWS)],
+    ],
+)
+def test_measured_numbers_words_that_return_and_lists_stay_factors(values):
+    assert read_rows({"x": values, **ORDINARY}, None).left_out == ()
+
+
+@pytest.mark.parametrize("kind", [str, int])
+def test_a_long_column_of_names_is_left_out_and_refused_only_where_it_is_named(kind):
+    ids = list(range(25_000)) if kind is int else [f"user {n}" for n in range(25_000)]
+    table = {"id": ids, "colour": ["red", "blue"] * 12_500}
+    assert read_rows(table, None).left_out == ("id",)
+    if kind is str:
+        with pytest.raises(InvalidRequest, match=r"'id' has .* different values"):
+            read_rows(table, ["id"])
+
+
+def test_a_table_of_names_alone_is_refused_with_what_to_type():
+    with pytest.raises(InvalidRequest, match="--factors"):
+        read_rows({"id": [f"r{n}" for n in range(ROWS)]}, None)

@@ -29,6 +29,7 @@ from recombine.tags import (
     tag_records,
 )
 from recombine.tags.endpoint import read_answer, tag_prompt
+from recombine.tags.patterns import is_quick
 from recombine.tags.spec import FactorSpec, parse_spec
 
 COLOURS = {"red": ["red", "crimson"], "blue": ["blue", "sky blue"]}
@@ -578,3 +579,23 @@ def test_a_value_that_is_no_tag_on_the_sheet_is_remarked_on(tmp_path, capsys):
     assert "colour: 'gren' (1 row) is no tag on the sheet; did you mean 'green'?" in said
     assert "colour: 'pink' (1 row) is no tag on the sheet; tags are green, red" in said
     assert "'none'" not in said
+
+
+def test_a_pattern_that_would_take_for_ever_costs_its_row_alone():
+    rows = [{"text": "aaa"}, {"text": "a" * 40 + "!"}, {"text": "b"}]
+    spec = parse_spec({"factors": {"a": {"with": "regex", "values": {"a": ["(a+)+$"]}}}}, Path())
+    found = tag_records(lambda: iter(rows), spec, "text", timeout=1.0)
+    assert found.tags == {"a": ["a", None, None]}
+    assert found.notes() == [
+        "1 row is (missing): a pattern of a took longer than 1 s (first: row 2)"
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "a*a*b", "(?:a?){9}", "(.*,){9}x"])
+def test_a_pattern_that_may_be_slow_runs_elsewhere(pattern):
+    assert not is_quick(FactorSpec("a", "regex", ("x",), {"x": (pattern,)}))
+
+
+@pytest.mark.parametrize("pattern", [r"\bred\b", "colou?rs?", "red|blue", "[0-9]+ kg", "(?:re)d+"])
+def test_an_ordinary_pattern_runs_here(pattern):
+    assert is_quick(FactorSpec("a", "regex", ("x",), {"x": (pattern,)}))

@@ -7,13 +7,22 @@ import string
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recombine.adapters.models import OwnModel, Record
+from recombine.adapters.models import OwnModel, Record, Unanswered
 from recombine.errors import InvalidRequest, unknown
+from recombine.live.client import AskingError
 from recombine.live.model import Answer, Keeping, Model
 from recombine.live.parsing import final
 
 if TYPE_CHECKING:
     from recombine.live.asking import Estimate
+
+
+class CutShort(AskingError):
+    """Asking ended early; `answers` holds what was answered, Unanswered where there is nothing."""
+
+    def __init__(self, cause: AskingError, answers: Sequence[Any]):
+        super().__init__(str(cause))
+        self.answers = list(answers)
 
 
 class EndpointModel(OwnModel):
@@ -22,8 +31,9 @@ class EndpointModel(OwnModel):
     `prompt` names columns as {colour}; {{ and }} are braces. `model` is whatever can be asked:
     `ChatEndpoint` keeps every answer in its log before it is used, goes on there after a kill, and
     holds its cap `most_calls`. With `choices`, the answer is the one that is named; otherwise it
-    is what `read` makes of the text, by default the part that is meant as the answer. Prices are
-    for a million tokens.
+    is what `read` makes of the text, by default the part that is meant as the answer. A record that
+    the endpoint refuses for its text has no answer, and the others do. Prices are for a million
+    tokens.
 
     >>> from recombine.live import Scripted
     >>> parrot = Scripted(lambda prompt: prompt.upper(), identity="parrot")
@@ -52,7 +62,18 @@ class EndpointModel(OwnModel):
         return [filled(self.prompt, record, number) for number, record in enumerate(records, 1)]
 
     def answer(self, records: Sequence[Record]) -> list[Any]:
-        return [self._said(answer) for answer in self.model.ask(self.prompts(records))]
+        prompts, model = self.prompts(records), self.model
+        found = []
+        try:
+            for answer in model.ask(prompts):
+                found.append(self._said(answer))
+        except AskingError as error:
+            # What was paid for is used: threads may have kept more than came in order.
+            kept = model.kept if isinstance(model, Keeping) else lambda _: None
+            left = [kept(prompt) for prompt in prompts[len(found) :]]
+            found += [Unanswered() if answer is None else self._said(answer) for answer in left]
+            raise CutShort(error, found) from error
+        return found
 
     def cost(self, records: Sequence[Record]) -> Estimate:
         """Questions not yet answered, their tokens and price, as far as the cap allows."""
@@ -83,6 +104,8 @@ class EndpointModel(OwnModel):
         return each * getattr(self.model, "attempts", 1) * rounds
 
     def _said(self, answer: Answer) -> Any:
+        if answer.turned_away:
+            return Unanswered(answer.refusal)
         text = answer.text or answer.refusal
         if not self.choices:
             return self.read(text)

@@ -13,7 +13,7 @@ from typing import Any
 
 from recombine.adapters.functions import alike
 from recombine.adapters.models import OwnModel, Record
-from recombine.adapters.worker import AdapterFailed, Isolated, respond, succeeded, unlike
+from recombine.adapters.worker import AdapterFailed, Isolated, respond, succeeded, unlike, whole
 from recombine.errors import InvalidRequest
 
 HANGS = 3  # in a row, after which the rest of a batch is not asked
@@ -234,16 +234,19 @@ class _Checking:
         for at, what in reply["wrong"].items():
             self.tell("wrong", [places[int(at)]], f"{self._called([places[int(at)]])} "
                       f"{unlike(what)}")  # fmt: skip
+        for at, why in reply["refused"].items():
+            self.tell("refused", [places[int(at)]], f"{self._called([places[int(at)]])} {why}")
         for at, what in reply["changed"].items():
             self.tell("changed its input", [places[int(at)]], f"{self._called([places[int(at)]])} "
                       f"the adapter changed its input, {what}")  # fmt: skip
         for at, (place, answer) in enumerate(zip(places, reply["answers"], strict=True)):
             if str(at) not in reply["wrong"]:
                 self.answers[place] = answer
+        whole(reply)  # what was answered before a stop is kept
 
     def _again(self, places: Sequence[int], how: str) -> list[Any] | None:
         try:
-            return self.runner.replied([self.records[p] for p in places])["answers"]
+            return whole(self.runner.replied([self.records[p] for p in places]))["answers"]
         except AdapterFailed as error:
             if error.kind == "stopped":
                 raise

@@ -35,6 +35,11 @@ INSTRUMENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "probability": (("log-probabilities",), "whether probable answers win over right ones"),
     "structure": (("weights", "gradients"), "subnetworks and fracture of a PyTorch module"),
 }
+# No command runs these on a user's model: what a script calls instead.
+FROM_PYTHON: Mapping[str, str] = {
+    "probability": "model.log_probabilities(records, answers)",
+    "structure": "recombine.adapters.inspect_module",
+}
 CHANGING = ("swap", "invariance")  # ask about records that are in no file
 
 
@@ -65,6 +70,13 @@ class Parity:
         if self.otherwise:
             told += f"; record {self.otherwise[0] + 1} is answered otherwise alone"
         return told if self.fine else f"{told}: batches or hooks change what the model says"
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """What stands in place of an answer that one record alone did not get, and why."""
+
+    why: str = ""
 
 
 class OwnModel(Subject):

@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recombine.adapters.models import OwnModel, Parity, Record, load_model, placed, plain
+from recombine.adapters.models import (
+    OwnModel,
+    Parity,
+    Record,
+    Unanswered,
+    load_model,
+    placed,
+    plain,
+)
 from recombine.children.serving import serve, told
 from recombine.children.talk import TalkFailed, python_child
 from recombine.errors import InvalidRequest, NotApplicable, RecombineError
+from recombine.live.client import TALLY
 
 if TYPE_CHECKING:
     from recombine.live.asking import Estimate
@@ -26,8 +35,8 @@ if TYPE_CHECKING:
 class AdapterFailed(RecombineError):
     """A user's adapter did not do what was asked; `kind` says how.
 
-    "raised", "hung", "died" and "garbled" concern the records that were asked; "stopped" concerns
-    all, such as calls that are spent.
+    "raised", "hung", "died", "garbled" and "refused" concern the records that were asked;
+    "stopped" concerns all, such as calls that are spent.
     """
 
     def __init__(self, kind: str, message: str):
@@ -39,7 +48,7 @@ class Isolated(OwnModel):
     """The model at FILE.py:NAME, loaded and asked in a child process.
 
     A batch that takes longer than `timeout` seconds ends the process, and the next one starts it
-    again. `start` is the time it may take to load.
+    again; a cap on calls goes on from what was spent. `start` is the time it may take to load.
 
         with Isolated("my_adapter.py:model") as model:
             print(model.name, model.answer(records))
@@ -50,6 +59,7 @@ class Isolated(OwnModel):
         self.place, self.timeout, self.start = f"{path.resolve()}:{name}", timeout, start
         self._talk = python_child("recombine.adapters.worker:serve_model")
         self._folder = tempfile.TemporaryDirectory(prefix="recombine-")
+        self._talk.variables[TALLY] = self._folder.name
         try:
             hello = self._begin()
         except BaseException:
@@ -61,14 +71,20 @@ class Isolated(OwnModel):
         self._patience: list[float] = hello["patience"]
 
     def answer(self, records: Sequence[Record]) -> list[Any]:
-        reply = self.replied(records)
+        reply = whole(self.replied(records))
+        if reply["refused"]:
+            place, why = next(iter(reply["refused"].items()))
+            raise AdapterFailed("refused", f"record {int(place) + 1}: {why}")
         if reply["wrong"]:
             place, what = next(iter(reply["wrong"].items()))
             raise AdapterFailed("raised", f"record {int(place) + 1}: {unlike(what)}")
         return reply["answers"]
 
     def replied(self, records: Sequence[Record]) -> dict[str, Any]:
-        """The answers to one batch, with which are no answers and which records were changed."""
+        """The answers to one batch, with which are no answers and which records were changed.
+
+        Where asking ended early, "stopped" says why, and the answers are those given before.
+        """
         return self._ask("answer", records)
 
     def activations(self, records: Sequence[Record]) -> dict[str, np.ndarray]:
@@ -147,6 +163,13 @@ def succeeded(reply: dict[str, Any]) -> dict[str, Any]:
     raise AdapterFailed(reply["kind"], reply["failed"])
 
 
+def whole(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply with answers, unless asking ended before all of them were there."""
+    if reply["stopped"]:
+        raise AdapterFailed("stopped", reply["stopped"])
+    return reply
+
+
 def verified(layers: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
     """Activations with one finite vector for each record, or an error that names the record."""
     if not layers:
@@ -222,8 +245,13 @@ def _estimated(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def _answered(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]:
-    before = deepcopy(records)
-    given = model.answer(records)
+    from recombine.adapters.endpoints import CutShort
+
+    before, stopped = deepcopy(records), ""
+    try:
+        given = model.answer(records)
+    except CutShort as error:
+        given, stopped = error.answers, str(error)
     if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__len__"):
         raise AdapterFailed(
             "raised", f"the adapter answered with a {type(given).__name__}, expected a list of "
@@ -235,7 +263,13 @@ def _answered(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]:
         )
     answers: list[Any] = []
     wrong: dict[str, str] = {}
+    refused: dict[str, str] = {}
     for place, answer in enumerate(given):
+        if isinstance(answer, Unanswered):
+            answers.append(None)
+            if answer.why:
+                refused[str(place)] = answer.why
+            continue
         try:
             answers.append(plain(answer))
             if not _finite(answers[-1]):
@@ -252,7 +286,10 @@ def _answered(model: OwnModel, records: list[dict[str, Any]]) -> dict[str, Any]:
             changed[str(place)] = f"column {str(other[0])!r}"
     for place in range(len(records), len(before)):
         changed[str(place)] = "the record is gone from the list"
-    return {"answers": answers, "wrong": wrong, "changed": changed}
+    return {
+        "answers": answers, "wrong": wrong, "changed": changed, "refused": refused,
+        "stopped": stopped,
+    }  # fmt: skip
 
 
 def _finite(answer: Any) -> bool:

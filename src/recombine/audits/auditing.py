@@ -35,6 +35,7 @@ from recombine.audits.holes import (
 )
 from recombine.audits.holes import Risk as Risks
 from recombine.audits.labels import LabelNoise, label_noise
+from recombine.audits.nested import Nested, nested
 from recombine.audits.risk import Risk, risk
 from recombine.audits.risk_models import clustered_mean
 from recombine.audits.slices import Slice, Worst, failure_table, slices
@@ -43,6 +44,7 @@ from recombine.lab.intervals import Interval, mean_interval
 from recombine.seeds import host_seed
 from recombine.splits.divergence import Divergences, divergences
 from recombine.tables.novelty import LEVELS, novelty
+from recombine.tables.reading import left_out
 from recombine.tables.rows import MISSING, OTHER, Rows, aligned
 from recombine.tables.rules import Rules, rules_for
 
@@ -109,6 +111,7 @@ class Audit:
     never_possible: tuple[str, ...]
     associations: Associations
     echoes: Mapping[Cell, Cell] = field(default_factory=dict)
+    nested: tuple[Nested, ...] = ()
     exposure: Exposure | None = None
     labels: LabelNoise | None = None
     evaluation: Evaluation | None = None
@@ -125,8 +128,8 @@ class Audit:
     def findings(self) -> list[Finding]:
         """The alarms, one a defect: holes that are no chance, thin values, parts, broken rules.
 
-        A hole between parts that never meet, of a thin value, or that follows from a clearer hole,
-        is no defect of its own.
+        A hole between parts that never meet, between two factors of which one decides the other, of
+        a thin value, or that follows from a clearer hole, is no defect of its own.
         """
         return [
             *self._missing(), *self._broken(), *self._mislabelled(), *self._failing(),
@@ -142,14 +145,21 @@ class Audit:
         }
         thin = {(each.factor, each.value) for each in self.thin}
         crossing, follow = 0, Counter(self.echoes.values())
+        decided = {one.pair: one for one in self.nested}
+        between: Counter[frozenset[int]] = Counter()
         for hole in (hole for several in self.holes.values() for hole in several if hole.alarm):
             values = set(zip(hole.chosen, hole.codes, strict=True))
             if len({part_of.get(value) for value in values}) > 1:
                 crossing += 1
+            elif frozenset(hole.chosen) in decided:
+                between[frozenset(hole.chosen)] += 1
             elif not values & thin and cell_of(hole) not in self.echoes:
                 others = follow[cell_of(hole)]
                 more = f" ({others} more follow{'s'[: others == 1]} from it)" if others else ""
                 yield Finding("hole", rows.label(hole.assignment), hole.sentence(rows) + more)
+        for pair, several in between.items():
+            one = decided[pair]
+            yield Finding("nested factors", one.label(rows), one.sentence(rows, several))
         for each in self.thin:
             name = rows.label({each.factor: each.value})
             count = "no row" if not each.count else f"{each.count} row{'s'[: each.count > 1]} only"
@@ -184,7 +194,7 @@ class Audit:
             yield Finding(f"failing {kind}", one.label, one.sentence, one.ids)
         for worst in self.evaluation.worst:
             told = any(worst.within(one.assignment) for one in slices)
-            if worst.adjusted_p <= FALSE_ALARMS and not told:
+            if worst.beyond_p <= FALSE_ALARMS and not told:
                 yield Finding("failing combination", worst.label, worst.sentence, worst.ids)
 
     def sentence(self) -> str:
@@ -242,6 +252,8 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
     rules = rules_for(train, asked.forbid)
     never = tuple(rules.check())
     why_not = _alone(train) | dict(asked.why_not)
+    if train.left_out:
+        why_not["left out"] = f"{left_out(train.left_out)}; name it in --factors to keep it"
     judged = None
     if evaluation is not None and asked.outcome is not None:
         say("what evaluated rows tell")
@@ -261,7 +273,7 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
         for t in SIZES
         if t in asked.strengths and t <= max(2, _longest(train))
     }  # fmt: skip
-    left_out = unsearched(train, asked.strengths, None if judged is None else judged.rows)
+    too_large = unsearched(train, asked.strengths, None if judged is None else judged.rows)
     say("association")
     return Audit(
         train=train, rules=rules, min_count=asked.min_count, thin_rows=asked.thin_rows,
@@ -273,6 +285,7 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
         never_possible=never,
         associations=associations(train, label=asked.label),
         echoes=echoes(train, [hole for several in found.values() for hole in several]),
+        nested=nested(train),
         exposure=None if target is None else exposure(train, target, asked.traffic),
         labels=None if asked.label is None else label_noise(train, asked.label),
         evaluation=judged,
@@ -281,8 +294,8 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
             for name, rows in (("evaluation", evaluation), ("target", target))
             if rows is not None and len(rows) and len(train)
         },
-        left_out={kind: each.chosen for kind, each in left_out.items()},
-        why_not=why_not | {kind: each.sentence(train) for kind, each in left_out.items()},
+        left_out={kind: each.chosen for kind, each in too_large.items()},
+        why_not=why_not | {kind: each.sentence(train) for kind, each in too_large.items()},
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from recombine.tables.rows import Rows
 
 LEAST_ROWS = 5  # of a combination, before one of its labels can be called the odd one out
 DETERMINED = 0.8  # of the rows agree with their combination: the factors decide the label
+CLEARLY = 0.98  # the confidence with which fewer than so many agree, for a part to be left out
 EXPLAINED = 0.5  # of the labels that are not the commonest of all are explained by the factors
 
 
@@ -25,10 +26,11 @@ class LabelNoise:
     Where the factors do not decide the label (`determined` is false), differing is no error, and
     nothing is suspected. They decide it if four rows in five agree with their combination, and if
     this explains half of the labels that differ from the commonest of all: a label that is the
-    same for nine rows in ten agrees with anything. Values and combinations in which fewer than four
-    in five agree are `undecided` (their rows are counted) and left out: what parts their rows is
-    in no column, or within a bin of numbers. `gathers` are the slices in which labels disagree
-    more than elsewhere.
+    same for nine rows in ten agrees with anything. Values and combinations in which clearly fewer
+    than four in five agree are `undecided` (their rows are counted) and left out: what parts their
+    rows is in no column, or within a bin of numbers. One that may have more noise by chance stays
+    in `share`, for a share of those with little noise would be too low; but its rows are no
+    `suspects`. `gathers` are the slices in which labels disagree more than elsewhere.
     """
 
     share: Interval
@@ -41,7 +43,7 @@ class LabelNoise:
     @property
     def alarm(self) -> bool:
         """Whether labels are suspected of being wrong."""
-        return self.determined and self.share.estimate > 0
+        return self.determined and bool(self.suspects)
 
     def sentence(self) -> str:
         share = (
@@ -84,12 +86,16 @@ def label_noise(rows: Rows, labels: Sequence[object] | np.ndarray) -> LabelNoise
     determined = bool(total) and (
         differing <= (1 - DETERMINED) * total and differing <= (1 - EXPLAINED) * apart
     )
-    decided = enough & _decided(found, agreeing, enough) if determined else enough
-    compared = decided[found.inverse]
-    odd: Bool[np.ndarray, " row"] = compared & (codes != commonest[found.inverse])
-    wrong, told = int(odd.sum()), int(compared.sum())
+    kept, clear = (
+        enough & _decided(found, agreeing, enough, rule) if determined else enough
+        for rule in (_may_agree, _agree)
+    )
+    told = int(found.counts[kept].sum())
+    wrong = told - int(agreeing[kept].sum())
     low, high = (float(end) for end in wilson(wrong, told))
-    gathers = slices(rows.take(compared), odd[compared]) if determined and wrong else []
+    compared = clear[found.inverse]
+    odd: Bool[np.ndarray, " row"] = compared & (codes != commonest[found.inverse])
+    gathers = slices(rows.take(compared), odd[compared]) if determined and odd.any() else []
     return LabelNoise(
         Interval(wrong / told if told else 0.0, low, high, told, "Wilson", 0.95),
         determined,
@@ -100,19 +106,31 @@ def label_noise(rows: Rows, labels: Sequence[object] | np.ndarray) -> LabelNoise
     )
 
 
+def _agree(agreeing: np.ndarray, size: np.ndarray) -> Bool[np.ndarray, " part"]:
+    return agreeing >= DETERMINED * size
+
+
+def _may_agree(agreeing: np.ndarray, size: np.ndarray) -> Bool[np.ndarray, " part"]:
+    """Whether noise alone may have taken so many labels: leaving those out would hide it."""
+    return wilson(agreeing, size, CLEARLY)[1] >= DETERMINED
+
+
 def _decided(
-    found: Combinations, agreeing: Int[np.ndarray, " combination"], enough: np.ndarray
+    found: Combinations,
+    agreeing: Int[np.ndarray, " combination"],
+    enough: np.ndarray,
+    rule: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Bool[np.ndarray, " combination"]:
     """Which combinations have a label of their own, as do all combinations of each of their values.
 
     A small combination may agree by chance where the others of its value do not.
     """
-    decided = agreeing >= DETERMINED * found.counts
+    decided = rule(agreeing, found.counts)
     size, same = found.counts * enough, agreeing * enough
     for codes in found.codes.T:
         place = codes + 1  # of lists that end early, -1 becomes 0
         rows, agree = (np.bincount(place, weights=number) for number in (size, same))
-        known = agree >= DETERMINED * rows
+        known = (rows == 0) | rule(agree, np.maximum(rows, 1))
         known[0] = True
         decided &= known[place]
     return decided

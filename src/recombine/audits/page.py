@@ -8,8 +8,9 @@ from typing import Any
 
 from recombine.audits.auditing import Audit, Evaluation, Level
 from recombine.audits.echoes import cell_of
-from recombine.audits.holes import Hole
+from recombine.audits.holes import FALSE_ALARMS, Hole
 from recombine.audits.known import KNOWN
+from recombine.audits.slices import Worst
 from recombine.lab.intervals import Interval
 from recombine.report.document import Cell, Figure, Report, Section, Table
 from recombine.report.figures import Estimates, Grid, Series, curves, dots, heat_map, heat_maps
@@ -99,9 +100,13 @@ def document_of(audit: Audit) -> dict[str, Any]:
             ],
             "worst": [
                 {"where": w.label, "rows": w.size, "failures": w.failures,
-                 "adjusted_p": w.adjusted_p, "failing_rows": list(w.ids)}
+                 "adjusted_p": w.adjusted_p, "expected": w.expected, "beyond_p": w.beyond_p,
+                 "failing_rows": list(w.ids)}
                 for w in evaluation.worst
             ],
+        },
+        "rules": {
+            "texts": list(audit.rules.texts), "never_possible": list(audit.never_possible),
         },
         "left_out": {
             kind: [[audit.train.names[f] for f in chosen] for chosen in several]
@@ -132,6 +137,9 @@ def holes_table(audit: Audit, most: int | None = None) -> Table:
 def _standing(audit: Audit, hole: Hole) -> str:
     if not hole.alarm:
         return "may be chance"
+    for one in audit.nested:
+        if one.pair == frozenset(hole.chosen):
+            return one.label(audit.train)
     cause = audit.echoes.get(cell_of(hole))
     if cause is None:
         return "alarm"
@@ -312,10 +320,18 @@ def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
             Table("Slices that fail", columns, lines, "At most one in twenty by chance alone.")
         )
     if evaluation.worst:
-        lines = [(w.label, w.size, w.failures, w.rate.low, ", ".join(w.ids))
-                 for w in evaluation.worst[:WORST]]  # fmt: skip
-        columns = ("combination", "rows", "fail", "failure rate at least", "failing rows")
-        tables.append(Table("Worst combinations", columns, lines))
+        lines = [
+            (w.label, w.size, w.failures, w.rate.low,
+             None if math.isnan(w.expected) else w.expected, _blamed(w), ", ".join(w.ids))
+            for w in evaluation.worst[:WORST]
+        ]  # fmt: skip
+        columns = ("combination", "rows", "fail", "failure rate at least", "its values explain",
+                   "blame", "failing rows")  # fmt: skip
+        tables.append(
+            Table("Worst combinations", columns, lines,
+                  "A combination is to blame if it fails more than the rest, and more than its "
+                  "values explain one by one.")
+        )  # fmt: skip
     if risk.scores:
         tables.append(risk.table())
     if risk.calibration:
@@ -328,6 +344,12 @@ def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
     return Section(
         "Where it fails", "\n\n".join([risk.sentence, *risk.notes]), [figure], tables
     )  # fmt: skip
+
+
+def _blamed(worst: Worst) -> str:
+    if worst.beyond_p <= FALSE_ALARMS:
+        return "the combination"
+    return "its values" if worst.adjusted_p <= FALSE_ALARMS else "may be chance"
 
 
 def _together(audit: Audit) -> Section | None:

@@ -109,22 +109,26 @@ class Additive:
         expected, p = part.expected.copy(), part.p.copy()
         for place in np.flatnonzero(kept):
             inside = np.flatnonzero(self.grid.holding(tuple(part.items[place])))
-            lines = self.design[inside]
-            held, varying = self.grid.size[inside] @ lines, self.variance[inside] @ lines
-            # What is left of the slice once the values have explained what they can of it.
-            share = self.inverse @ held
-            left = float(part.size[place] - held @ share)
-            excess = float(self.beyond[inside].sum() - self.pull @ share)
-            error = float(
-                self.variance[inside].sum() - 2 * varying @ share + share @ self.spread @ share
-            )
-            if left < 1e-6 * part.size[place] or error <= 0:
-                p[place] = 1.0
-                continue
-            rate = part.wrong[place] / part.size[place]
-            expected[place] = min(max(rate - excess / left, 0.0), 1.0)
-            p[place] = max(p[place], special.ndtr(-excess / math.sqrt(error)))
+            expected[place], beyond = self.explained(inside)
+            p[place] = max(p[place], beyond)
         return part._replace(expected=expected, p=p)
+
+    def explained(self, inside: Int[np.ndarray, " combination"]) -> tuple[float, float]:
+        """The failure rate that values explain of these combinations, and a p-value beyond it."""
+        lines, size = self.design[inside], float(self.grid.size[inside].sum())
+        held, varying = self.grid.size[inside] @ lines, self.variance[inside] @ lines
+        # What is left of them once the values have explained what they can of it.
+        share = self.inverse @ held
+        left = float(size - held @ share)
+        excess = float(self.beyond[inside].sum() - self.pull @ share)
+        error = float(
+            self.variance[inside].sum() - 2 * varying @ share + share @ self.spread @ share
+        )
+        rate = float(self.grid.wrong[inside].sum()) / size
+        if left < 1e-6 * size or error <= 0:
+            return rate, 1.0
+        expected = min(max(rate - excess / left, 0.0), 1.0)
+        return expected, float(special.ndtr(-excess / math.sqrt(error)))
 
 
 def over_combinations(

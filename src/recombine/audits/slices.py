@@ -16,17 +16,20 @@ How one is found, and why it can be believed:
    fail than of others, or all of them do. Otherwise one lost combination would fail every slice
    that holds it.
 
-Whole combinations that fail, and that no slice holds, are told by `failure_table`.
+Whole combinations that fail are told by `failure_table`. One that no slice holds is a finding of
+its own if it fails more than the rest and more than its values explain.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
+from scipy import special
 
 from recombine.audits.association import fisher, newcombe, wilson
 from recombine.audits.slice_grid import Additive, Grid, Level, over_combinations
@@ -36,6 +39,7 @@ from recombine.tables.counting import count_all, too_large
 from recombine.tables.rows import NONE, Rows
 
 SHOWN = 20  # row ids that a slice carries
+LEVEL = 0.05  # of false discoveries among combinations
 LEAST_ROWS = 5  # of a combination, for it to be tested on its own
 
 
@@ -83,7 +87,8 @@ class Worst:
 
     `adjusted_p` is the smallest level at which it is found to fail more than all other rows do
     (Fisher's exact test), with false discoveries controlled over all combinations with at least 5
-    rows; 1 for smaller ones.
+    rows; 1 for smaller ones. `beyond_p` asks more, with the same control: it must also fail more
+    than `expected`, the rate that its values explain one by one (as told by all the others).
     """
 
     label: str
@@ -94,13 +99,16 @@ class Worst:
     rate: Interval
     adjusted_p: float
     ids: tuple[str, ...]
+    expected: float = math.nan
+    beyond_p: float = 1.0
 
     @property
     def sentence(self) -> str:
         """The finding in words."""
+        told = "" if math.isnan(self.expected) else f"; its values explain {self.expected:.0%}"
         return (
             f"{self.label}: {self.failures} of {self.size} rows fail "
-            f"({self.rate.estimate:.0%}, at least {self.rate.low:.0%})"
+            f"({self.rate.estimate:.0%}, at least {self.rate.low:.0%}){told}"
         )
 
     def within(self, part: Mapping[int, tuple[int, ...]]) -> bool:
@@ -195,6 +203,7 @@ def failure_table(
     tested, adjusted = grid.size >= LEAST_ROWS, np.ones(len(low))
     p = fisher(*(numbers[tested] for numbers in (grid.wrong, grid.size, others, rest)))
     adjusted[tested] = false_discovery(p)
+    expected, beyond = _beyond_values(grid, np.flatnonzero(tested), p)
     order = np.lexsort((-grid.wrong, -low))
     order = order[(grid.wrong[order] > 0) & (grid.size[order] >= least_rows)][:most]
     found = []
@@ -207,9 +216,33 @@ def failure_table(
         found += [Worst(
             rows.label(held), held, tuple(int(x) for x in grid.codes[c]), size,
             failures, Interval(failures / size, low_end, high_end, size, "Wilson", level),
-            float(adjusted[c]), tuple(rows.name_of(places)),
+            float(adjusted[c]), tuple(rows.name_of(places)), float(expected[c]), float(beyond[c]),
         )]  # fmt: skip
     return found
+
+
+def _beyond_values(
+    grid: Grid, tested: Int[np.ndarray, " test"], p: Float[np.ndarray, " test"]
+) -> tuple[Float[np.ndarray, " combination"], Float[np.ndarray, " combination"]]:
+    """What the values of combinations explain (NaN: not asked), and adjusted p-values beyond it.
+
+    Values that fail make each of their combinations fail more than the rest, which is no news.
+    """
+    expected, beyond = np.full(len(grid.size), np.nan), np.ones(len(grid.size))
+    p = p.copy()
+    # This can only take away, so it is asked of those that fail more than the rest.
+    asked = np.flatnonzero(false_discovery(p) <= LEVEL)
+    if not len(asked):
+        return expected, beyond
+    additive = Additive(grid)
+    for place in asked:
+        c = tested[place]
+        expected[c], more = additive.explained(tested[place : place + 1])
+        # In a few rows failures are far from normal: their exact chance has to be as small.
+        exact = float(special.bdtrc(int(grid.wrong[c]) - 1, int(grid.size[c]), expected[c]))
+        p[place] = max(p[place], more, exact)
+    beyond[tested] = false_discovery(p)
+    return expected, beyond
 
 
 def _searched(

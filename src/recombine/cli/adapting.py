@@ -58,7 +58,7 @@ def run(chosen: argparse.Namespace) -> int | None:
 def document(chosen: argparse.Namespace) -> dict[str, Any]:
     """Everything the check found, for machines."""
     from recombine.adapters.isolation import checked
-    from recombine.adapters.models import INSTRUMENTS, instruments_for
+    from recombine.adapters.models import FROM_PYTHON, INSTRUMENTS, instruments_for
     from recombine.adapters.records import read_records
     from recombine.adapters.worker import Isolated
 
@@ -89,7 +89,11 @@ def document(chosen: argparse.Namespace) -> dict[str, Any]:
                 problems.append(f"{measure.__name__[1:]}: {error}")
         why = instruments_for(model.abilities, model.recorded)
         found["instruments"] = {
-            name: {"applies": not why[name], "why": why[name] or INSTRUMENTS[name][1]}
+            name: {
+                "applies": not why[name],
+                "why": why[name] or INSTRUMENTS[name][1],
+                "used_by": FROM_PYTHON.get(name, "recombine card"),
+            }
             for name in INSTRUMENTS
         }
     return found | {"problems": problems}
@@ -110,8 +114,12 @@ def lines(found: dict[str, Any]) -> list[str]:
         sizes = ", ".join(f"{name} ({size})" for name, size in found["layers"].items())
         shown.append(f"layers (units): {sizes}")
         shown.append(f"pooling: {found['pooling'] or 'not stated by the adapter'}")
-    told = [[name, "yes" if one["applies"] else "no", one["why"]]
-            for name, one in found["instruments"].items()]  # fmt: skip
+    told = []
+    for name, one in found["instruments"].items():
+        in_card = one["used_by"] == "recombine card"
+        where = "" if in_card or not one["applies"] else f" (from Python: {one['used_by']})"
+        applies = ("yes" if in_card else "not in the card") if one["applies"] else "no"
+        told.append([name, applies, one["why"] + where])
     shown += ["", text_table(["instrument", "applies", "what it tells, or why not"], told), ""]
     problems = found["problems"]
     if not problems:

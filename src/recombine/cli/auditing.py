@@ -168,7 +168,7 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
             chosen.target, list(train.names), columns=[WEIGHT] if weighed else [], like=train,
             coding=coding, say=tell,
         )  # fmt: skip
-        traffic = numbers(target, WEIGHT) if weighed else None
+        traffic = numbers(target, WEIGHT, "how much traffic a row stands for") if weighed else None
     label = train.column(chosen.label) if chosen.label else None
     return train, Asked(
         evaluation=evaluation, outcome=outcome, target=target, traffic=traffic, label=label,
@@ -177,14 +177,13 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
     )  # fmt: skip
 
 
-def numbers(rows: Rows, name: str) -> np.ndarray:
-    """A column that must hold numbers (or truth values)."""
+def numbers(rows: Rows, name: str, meaning: str = "1 for right, 0 for wrong") -> np.ndarray:
+    """A column that must hold numbers (or truth values), and what they mean."""
     column = rows.column(name)
     if column.dtype.kind not in "fiub":
         example = next((str(v) for v in column if str(v)), "")
         raise InvalidRequest(
-            f"{name} of {rows.source} must hold numbers (1 for right, 0 for wrong), but has "
-            f"{example!r}"
+            f"{name} of {rows.source} must hold numbers ({meaning}), but has {example!r}"
         )
     return column.astype(float)
 
@@ -217,5 +216,6 @@ def lines(found: Audit) -> list[str]:
             text_table(("combination is", "combinations", "rows", "score", "95 %"), levels), "",
             found.evaluation.risk.sentence, "",
         ]  # fmt: skip
+    said += [f"rules: {note}" for note in found.never_possible]
     said += [f"{what}: {why}" for what, why in found.why_not.items()]
     return said

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recombine.cli.tables import rule_arguments, rules_of
 from recombine.cli.words import say, stopped, text_table
 from recombine.errors import InvalidRequest
 
@@ -39,9 +40,7 @@ def arguments(made: argparse.ArgumentParser) -> None:
                       help="cover interactions of so many factors, 1 to 4 (2)")  # fmt: skip
     made.add_argument("--strength-of", action="append", default=[], metavar="A,B,C=T",
                       help="another strength within a group of factors")  # fmt: skip
-    made.add_argument("--forbid", action="append", default=[], metavar="RULE",
-                      help="what is impossible, such as 'IF a=x THEN b<>y'")  # fmt: skip
-    made.add_argument("--rules", default=None, metavar="FILE", help="a file of such rules")
+    rule_arguments(made)
     made.add_argument("--target", default=None, metavar="FILE",
                       help="data as it will be met, its interactions count by their traffic; a "
                            "column `weight` counts rows")  # fmt: skip
@@ -93,13 +92,12 @@ def run(chosen: Namespace) -> None:
 def _planned(chosen: Namespace) -> tuple[Plan, Rules, dict[tuple[str, ...], int], PictModel | None]:
     """The plan, with the rules, groups and model that an export repeats."""
     from recombine.collecting.choosing import collect
-    from recombine.tables.rules import parse_rules, read_rules_file
+    from recombine.tables.rules import parse_rules
 
     rows, space, model, target = _material(chosen)
-    texts = [*chosen.forbid, *(read_rules_file(chosen.rules) if chosen.rules else [])]
     many = [space.names.index(name) for name in space.lists]
-    rules = parse_rules([*(model.rules.texts if model else ()), *texts], space.names,
-                        space.values, many)  # fmt: skip
+    texts = [*(model.rules.texts if model else ()), *rules_of(chosen)]
+    rules = parse_rules(texts, space.names, space.values, many)
     groups = dict(model.groups if model else {}) | _groups(chosen.strength_of)
     plan = collect(
         rows, space, rules, chosen.budget or None, strength=chosen.strength, groups=groups,

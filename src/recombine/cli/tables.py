@@ -22,7 +22,7 @@ WEIGHT = "weight"
 def reading_arguments(made: argparse.ArgumentParser) -> None:
     """How a table is read."""
     made.add_argument("--factors", default=None, metavar="A,B",
-                      help="columns that combine (default: all others)")  # fmt: skip
+                      help="columns that combine (default: all but names of rows)")  # fmt: skip
     made.add_argument("--list", action="append", default=[], dest="listed",
                       metavar="A=MARK", help="a column of lists, such as tags=;")  # fmt: skip
     made.add_argument("--bins", type=int, default=5, help="of columns of numbers (5)")
@@ -35,8 +35,9 @@ def reading_arguments(made: argparse.ArgumentParser) -> None:
 def rule_arguments(made: argparse.ArgumentParser) -> None:
     """What is impossible."""
     made.add_argument("--forbid", action="append", default=[], metavar="RULE",
-                      help="what is impossible, such as 'IF a=x THEN b<>y'")  # fmt: skip
-    made.add_argument("--rules", default=None, metavar="FILE", help="a file of such rules")
+                      help="what is impossible: 'a=x AND b=y', or 'IF a=x THEN b<>y'")  # fmt: skip
+    made.add_argument("--rules", default=None, metavar="FILE",
+                      help="a file of rules as in PICT: a line without IF must hold")  # fmt: skip
 
 
 def names_of(text: str | None) -> list[str] | None:
@@ -62,10 +63,17 @@ def lists_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 def rules_of(chosen: Namespace) -> list[str]:
-    """The texts of all rules that were typed, and those of the file."""
+    """The texts of all rules that were typed, and those of the file.
+
+    In a file a line without IF is what must hold, as in PICT; after --forbid, what must not.
+    """
+    from recombine.tables.rule_syntax import forbidding
     from recombine.tables.rules import read_rules_file
 
-    return [*chosen.forbid, *(read_rules_file(chosen.rules) if chosen.rules else [])]
+    return [
+        *map(forbidding, chosen.forbid),
+        *(read_rules_file(chosen.rules) if chosen.rules else []),
+    ]
 
 
 def pair_of(text: str, mark: str, option: str, example: str) -> tuple[str, str]:

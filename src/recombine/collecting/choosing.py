@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -56,9 +57,10 @@ def collect(
 
     `budget` is what may be spent: an ordinary row costs 1, and `costs` adds to that for rows with
     certain values. Without a budget everything is covered. `groups` asks for another strength
-    within some factors; each new combination gets `per_combination` rows, and an interaction is
-    covered from `min_count` rows on. With a `target` interactions count by their traffic there
-    (rows weighted by the column `target_weight`).
+    within some factors; each new combination gets `per_combination` rows (or a multiple, where an
+    interaction needs more), and an interaction is covered from `min_count` rows on. With a
+    `target` interactions count by their traffic there (rows weighted by the column
+    `target_weight`).
 
     >>> space = Space(("a", "b", "c"), (("x", "y"),) * 3)
     >>> plan = collect(None, space, budget=10)
@@ -222,23 +224,31 @@ def _least(problem: Problem, matrix: np.ndarray) -> bool:
 
 
 def _in_order(problem: Problem, matrix: np.ndarray) -> tuple[np.ndarray, list[Gain]]:
-    """The combinations with those that bring most first, and how things stand after each."""
+    """The combinations with those that bring most first, and how things stand after each.
+
+    One that is taken several times stands there once, with all its rows.
+    """
+    taken = Counter(problem.key(line) for line in matrix)
+    first = {problem.key(line): n for n, line in reversed(list(enumerate(matrix)))}
+    matrix = matrix[sorted(first.values())]
+    times = [min(problem.repeats, taken[problem.key(line)]) for line in matrix]
     state, left, order = State(problem), list(range(len(matrix))), []
     costs = problem.costs(matrix) if len(matrix) else np.zeros(0)
     cells = problem.needs.interactions.cells(matrix)
 
     def now(spent: float) -> Gain:
-        count = len(order)
-        return Gain(count, count * problem.per_combination, spent, state.covered, state.share,
-                    state.parts, state.balance)  # fmt: skip
+        rows = sum(times[n] for n in order) * problem.per_combination
+        return Gain(len(order), rows, spent, state.covered, state.share, state.parts,
+                    state.balance)  # fmt: skip
 
     gains, spent = [now(0.0)], 0.0
     while left:
         worth = state.gains(matrix[left], cells[left]) / costs[left]
         pick = left.pop(int(worth.argmax()))
         order.append(pick)
-        spent += float(costs[pick])
-        state.add(matrix[pick])
+        spent += float(costs[pick]) * times[pick]
+        for _ in range(times[pick]):
+            state.add(matrix[pick])
         gains.append(now(spent))
     return problem.space.as_rows(matrix[order], "the plan").matrix(), gains
 

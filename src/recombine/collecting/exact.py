@@ -88,7 +88,7 @@ class _Programme:
         self.blocks = np.cumsum([0, count, len(self.open), len(self.edges), len(self.uses)])
         self.costs = problem.costs(matrix)
         upper = np.ones(self.blocks[-1])
-        upper[:count] = cap
+        upper[:count] = min(cap, problem.repeats)
         upper[count : self.blocks[2]] = needs.lack[self.open]
         self.upper = upper
         entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,14 +50,17 @@ def scanned(
 ) -> Iterator[Int[np.ndarray, "place"]]:
     """The best of all combinations, again and again, for as long as one adds something."""
     state, spent = State(problem), 0.0
+    times, repeats = np.zeros(len(matrix), np.int64), problem.repeats
     cells, costs = problem.needs.interactions.cells(matrix), problem.costs(matrix)
     while not state.done:
-        gains = np.where(costs <= problem.budget - spent, state.gains(matrix, cells), 0) / costs
+        may = (costs <= problem.budget - spent) & (times < repeats)
+        gains = np.where(may, state.gains(matrix, cells), 0) / costs
         if not len(gains) or gains.max() <= 0:
             return
         best = np.flatnonzero(gains >= gains.max() * (1 - 1e-12))
         pick = int(generator.choice(best))
         spent += costs[pick]
+        times[pick] += 1
         state.add(matrix[pick])
         yield matrix[pick]
 
@@ -66,16 +70,20 @@ def constructed(
 ) -> Iterator[Int[np.ndarray, "place"]]:
     """Combinations made place by place, the best of some dozens at each turn."""
     state, spent, rate = State(problem), 0.0, 0.0
+    times, repeats = Counter[bytes](), problem.repeats
     for _ in range(most_rows):
         if state.done:
             return
         matrix = _candidates(state, generator, rate)
         costs = problem.costs(matrix)
-        gains = np.where(costs <= problem.budget - spent, state.gains(matrix), 0) / costs
+        new = np.array([times[problem.key(line)] < repeats for line in matrix], bool)
+        may = (costs <= problem.budget - spent) & new
+        gains = np.where(may, state.gains(matrix), 0) / costs
         if not len(gains) or gains.max() <= 0:
             return
         rate, pick = float(gains.max()), int(gains.argmax())
         spent += costs[pick]
+        times[problem.key(matrix[pick])] += 1
         state.add(matrix[pick])
         yield matrix[pick]
 

@@ -129,8 +129,8 @@ class Plan:
         lines: list[tuple[str | int | float, ...]] = []
         for number, row in enumerate(self.rows, start=1):
             words = [v if isinstance(v, str) else " and ".join(v) for v in row.values()]
-            more = self.gains[number].covered - self.gains[number - 1].covered
-            lines.append((number, *words, self.per_combination, more))
+            before, after = self.gains[number - 1 : number + 1]
+            lines.append((number, *words, after.rows - before.rows, after.covered - before.covered))
         columns = ("combination", *self.space.names, "rows to collect", "newly covered")
         return Table("What to collect", columns, lines)
 

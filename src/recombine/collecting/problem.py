@@ -62,6 +62,22 @@ class Problem:
         extra = np.where(nodes == NONE, 0.0, self.node_costs[nodes]).sum(1)
         return self.per_combination * (1 + extra)
 
+    @property
+    def repeats(self) -> int:
+        """How often one combination may be taken: as often as an interaction needs its rows.
+
+        For the sake of balance the same one could be taken again and again, which is nothing new:
+        that is for those who ask for balance and nothing else.
+        """
+        unit = self.weights()
+        if not (unit["cover"] or unit["connect"]):
+            return 1 << 30
+        return max(1, -(-int(self.needs.lack.max(initial=0)) // self.per_combination))
+
+    def key(self, line: Int[np.ndarray, "place"]) -> bytes:
+        """The same for the same combination, in whatever order a list has its values."""
+        return np.sort(self.space.nodes(line[None])[0]).tobytes()
+
 
 class State:
     """What the chosen combinations have brought so far; changed by `add` alone."""

@@ -36,6 +36,16 @@ class LayerReading:
 
 
 @dataclass(frozen=True)
+class LabelReading:
+    """One label of a multi-label target: its own AUROC, and the verdict on it alone."""
+
+    label: str
+    across: Interval
+    within: Interval | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class Control:
     """A control by name: its main score (None where it does not apply) and what it means."""
 
@@ -46,7 +56,10 @@ class Control:
 
 @dataclass(frozen=True)
 class TargetReading:
-    """All that was found about one target; `scores` holds the main metric first."""
+    """All that was found about one target; `scores` holds the main metric first.
+
+    The verdict on a multi-label target is on the mean of its labels; `labels` has one for each.
+    """
 
     name: str
     kind: Kind
@@ -62,6 +75,7 @@ class TargetReading:
     controls: tuple[Control, ...] = ()
     curve: Curve | None = None
     unscored: int = 0
+    labels: tuple[LabelReading, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,26 @@ def scorers(
     }
 
 
+def label_scorers(
+    target: Target,
+    answers: Answers,
+    fold: Int[np.ndarray, " row"],
+    rows: Bool[np.ndarray, " row"],
+    lots: Lots,
+) -> list[Scorer]:
+    """The AUROC of each label of a multi-label target as a function of weights."""
+
+    def of_label(place: int) -> Scorer:
+        column = slice(place, place + 1)
+        ranks = [
+            _Ranked(target.columns[:, column], answers.scores[:, column], lots, rows & (fold == a))
+            for a in np.unique(fold)
+        ]
+        return lambda w: _pooled([one.auroc(w) for one in ranks])
+
+    return [of_label(place) for place in range(len(target.values))]
+
+
 def _categorical(
     truth: np.ndarray, answers: Answers, rows: np.ndarray, lots: Lots
 ) -> dict[str, Scorer]:

@@ -12,6 +12,7 @@ from recombine.probing.readings import ProbeReading, TargetReading
 from recombine.probing.verdicts import READABLE, TOO_FEW
 
 SCHEMA = "recombine/probe/1"
+SHOWN = 5  # labels of a target in a terminal
 
 
 def number(value: float | None) -> str:
@@ -50,6 +51,12 @@ def sentence(one: TargetReading) -> str:
     said = (
         f"{one.name} is {verdict.answer}: {first.metric} {spread(first.across)} on new combinations"
     )
+    if len({label.verdict.answer for label in one.labels}) > 1:
+        readable = sum(label.verdict.answer == READABLE for label in one.labels)
+        said = (
+            f"{one.name}: {readable} of {len(one.labels)} labels {_are(readable)} {READABLE}; mean "
+            f"{first.metric} {spread(first.across)} on new combinations"
+        )
     if first.within is not None:
         said += f", {number(first.within.estimate)} on new rows of those seen"
     where = f" (layer {one.layer})" if len(one.layers) > 1 else ""
@@ -88,6 +95,25 @@ def remarks(one: TargetReading) -> list[str]:
     return found
 
 
+def labels(one: TargetReading) -> list[str]:
+    """The labels of a target with their scores, best first."""
+    order = sorted(one.labels, key=lambda label: -_known(label.across.estimate))
+    found = [
+        f"{one.name}, {label.label}: AUROC {spread(label.across)}, {label.verdict.answer}."
+        for label in order[:SHOWN]
+    ]
+    more = len(order) - SHOWN
+    return [*found, f"{one.name}: {more} more labels (--json shows all)."] if more > 0 else found
+
+
+def _known(value: float) -> float:
+    return value if math.isfinite(value) else -1.0
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 def pair_sentence(one: PairReading) -> str:
     """What a pair probe found, with its numbers."""
     said = f"{one.factors[0]} with {one.factors[1]}: {one.answer}"
@@ -104,7 +130,7 @@ def lines(reading: ProbeReading) -> list[str]:
     found = [sentence(one) for one in reading.targets]
     found += [pair_sentence(one) for one in reading.pairs]
     for one in reading.targets:
-        found += remarks(one)
+        found += labels(one) + remarks(one)
         if one.curve is not None:
             found.append(f"{one.name}, curve: {one.curve.said}.")
         found.append(f"{one.name} is {one.said}.")
@@ -154,6 +180,16 @@ def _target(one: TargetReading) -> dict[str, Any]:
         "layer": one.layer,
         "layer_by_fold": list(one.picks),
         "rows_not_scored": one.unscored,
+        "labels": [
+            {
+                "label": label.label,
+                "answer": label.verdict.answer,
+                "why": label.verdict.why,
+                "across": _interval(label.across),
+                "within": _interval(label.within),
+            }
+            for label in one.labels
+        ],
         "scores": [
             {
                 "metric": score.metric,

@@ -16,8 +16,8 @@ from recombine.probing.fitting import cross_fit
 from recombine.probing.folds import deal_combinations, deal_rows, readable_rows
 from recombine.probing.pairs import PairQuestion, PairReading, pair_reading
 from recombine.probing.preparing import Prepared
-from recombine.probing.readings import Control, LayerReading, Score, TargetReading
-from recombine.probing.scoring import Lots, chance, interval, scorers, whole
+from recombine.probing.readings import Control, LabelReading, LayerReading, Score, TargetReading
+from recombine.probing.scoring import Lots, Scorer, chance, interval, label_scorers, scorers, whole
 from recombine.probing.targets import Target
 from recombine.probing.verdicts import Bars, judged, skill
 from recombine.seeds import host_seed
@@ -183,7 +183,32 @@ class Work:
             tuple(picks), scores, self._by_layer(target, rows, inside),
             self._controls(target, layer, first, [c[main] for c in random]),
             self._curve(target, layer, rows), int((~rows).sum()),
+            self._labels(target, rows, inside, floor, first.chance),
         )  # fmt: skip
+
+    def _labels(
+        self, target: Target, rows: np.ndarray, inside: np.ndarray, floor: float, chance: float
+    ) -> tuple[LabelReading, ...]:
+        """Each label alone: a mean hides the one that is readable among others that are not."""
+        if target.kind != "multilabel":
+            return ()
+        place = self._places(target)[0]
+        mixed = self._mixed(self.across, place, self.fold)
+        across = label_scorers(target, mixed, self.fold, rows, self.lots)
+        within: list[Scorer | None] = [None] * len(across)
+        if self.within and inside.any():
+            mixed = self._mixed(self.within, place, self.row_fold)
+            within = [*label_scorers(target, mixed, self.row_fold, inside, self.lots)]
+        found = []
+        for label, one, other in zip(target.values, across, within, strict=True):
+            new = self._interval(target, one)
+            seen = None if other is None else self._interval(target, other)
+            inner = None if seen is None else skill(seen, chance)
+            verdict = judged(
+                self.bars, skill(new, floor), inner, self.data.combinations, self.asked
+            )
+            found.append(LabelReading(label, new, seen, verdict))
+        return tuple(found)
 
     def _interval(self, target: Target, score: Callable[[np.ndarray], float]) -> Interval:
         return interval(score, self.lots, target.kind, seed=host_seed(self.seed, "probe/intervals"))

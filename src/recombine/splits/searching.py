@@ -2,7 +2,8 @@
 
 As in the greedy construction of Keysers et al. 2020 both parts grow in turn by the best of some
 units, or whole compounds are withheld one by one; then units change places as long as that helps.
-All choices come from one seed.
+A split that breaks a limit is mended at a price that no divergence is worth, and where none holds
+after that, one by chance is the start, which seldom breaks any. All choices come from one seed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ TRAIN, TEST, UNUSED = 0, 1, 2
 POOL = 96  # units looked at before one is chosen
 WHOLE = 48  # compounds looked at before one is withheld
 STEPS = 1500  # in which both parts grow: several units a step where there are many
+STRICT = 100.0  # times the usual price of a broken limit: more than compounds can gain by it
+DRAWS = 16  # splits by chance, of which the one with the most even atoms is a start
 _SIZE_SLACK = 0.02  # the test share may be off by this part of itself at no price
+_NEARLY = 0.05  # and by this part it is said to have been met
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,13 @@ class _Search:
     pairs: _Side
     goal: Goal
     rng: np.random.Generator
+    price: float = 1.0  # of broken limits
     part: Int[np.ndarray, " unit"] = field(init=False)
+    rows: Float[np.ndarray, " side"] = field(init=False)
 
     def __post_init__(self) -> None:
         self.part = np.full(len(self.sizes), UNUSED)
+        self.rows = np.array([0.0, 0.0, self.sizes.sum()])
 
     def value(self, atoms, pairs, test_rows, train_rows) -> np.ndarray:
         """How good a split is; larger is better."""
@@ -133,19 +140,24 @@ class _Search:
         found = pairs if goal.target is None else -np.abs(pairs - goal.target)
         off = np.abs(test_rows - goal.test_rows) / goal.test_rows
         short = np.maximum(0.0, goal.train_rows - train_rows) / goal.train_rows
-        return (
-            found
-            - 10 * np.maximum(0.0, atoms - goal.atom_limit)
-            - 2 * np.maximum(0.0, off - _SIZE_SLACK)
-            - 2 * np.maximum(0.0, short - _SIZE_SLACK)
+        return found - self.price * (
+            10 * np.maximum(0.0, atoms - goal.atom_limit)
+            + 2 * np.maximum(0.0, off - _SIZE_SLACK)
+            + 2 * np.maximum(0.0, short - _SIZE_SLACK)
         )
+
+    @property
+    def holds(self) -> bool:
+        """Whether the split keeps within its limits."""
+        off = abs(self.rows_of(TEST) - self.goal.test_rows) / self.goal.test_rows
+        return self.atoms.now <= self.goal.atom_limit + 1e-9 and off <= _NEARLY
 
     @property
     def best_possible(self) -> float:
         return 1.0 if self.goal.target is None else 0.0
 
     def rows_of(self, side: int) -> float:
-        return float(self.sizes[self.part == side].sum())
+        return float(self.rows[side])
 
     def after(self, units: np.ndarray, old: int, new: int) -> np.ndarray:
         """The value after each of these units alone moved."""
@@ -167,6 +179,32 @@ class _Search:
         self.atoms.move(unit, old, new)
         self.pairs.move(unit, old, new)
         self.part[unit] = new
+        self.rows[old] -= self.sizes[unit]
+        self.rows[new] += self.sizes[unit]
+
+    def set(self, part: Int[np.ndarray, " unit"]) -> None:
+        """All units at once."""
+        self.part = part.copy()
+        self.rows = np.bincount(part, self.sizes, minlength=3)
+        for pieces in (self.atoms, self.pairs):
+            for side in (TRAIN, TEST):
+                pieces.counts[side] = (part == side).astype(float) @ pieces.holds
+            pieces.terms = _terms(pieces.counts[TRAIN], pieces.counts[TEST], pieces.alpha)
+
+    def draw(self) -> None:
+        """Units by chance until the test is large enough: of some draws that with even atoms."""
+        best = np.inf
+        part = self.part
+        for _ in range(DRAWS):
+            order = self.rng.permutation(len(self.sizes))
+            filled = np.cumsum(self.sizes[order])
+            tested = order[filled <= max(self.goal.test_rows, self.sizes[order[0]])]
+            drawn = np.full(len(self.sizes), TRAIN)
+            drawn[tested] = TEST
+            self.set(drawn)
+            if self.atoms.now < best:
+                best, part = self.atoms.now, drawn
+        self.set(part)
 
     def some(self, side: int, most: int = POOL) -> np.ndarray:
         there = np.flatnonzero(self.part == side)
@@ -189,9 +227,7 @@ class _Search:
         would not find the way.
         """
         owners = sparse.csc_array(self.pairs.holds)
-        self.part[:] = TRAIN
-        for side in (self.atoms, self.pairs):
-            side.counts[TRAIN] = side.holds.sum(axis=0)
+        self.set(np.full(len(self.sizes), TRAIN))
         goal, count = self.goal, _shape(owners)[1]
         while (filled := self.rows_of(TEST) / goal.test_rows) < 1:
             pool = self.rng.choice(count, min(WHOLE, count), replace=False)
@@ -290,12 +326,18 @@ def search(
 
     At most `most_left` rows are left out.
     """
-    best, part = -np.inf, np.zeros(len(sizes), np.int64)
+    best, part = (False, -np.inf), np.zeros(len(sizes), np.int64)
     rounds = int(min(2500, 400 + 20 * len(sizes)))
-    for restart in range(restarts):
+    for restart in range(restarts + 1):
+        by_chance = restart == restarts
+        if by_chance and best[0]:
+            break  # one that holds is known
         rng = np.random.default_rng([seed, restart])
         one = _Search(sizes, _Side(atoms, ATOMS), _Side(pairs, COMPOUNDS), goal, rng)
-        if restart % 2:
+        if by_chance:
+            one.draw()
+            one.price = STRICT
+        elif restart % 2:
             one.grow()
         else:
             one.withhold()
@@ -303,8 +345,13 @@ def search(
             one.improve(rounds, may_leave=True)
         one.take_back(most_left)
         one.improve(rounds, may_leave=False)
-        if (value := one.now()) > best:
-            best, part = value, one.part.copy()
-        if best >= one.best_possible - 1e-6:
+        if not one.holds:
+            one.price = STRICT
+            one.improve(rounds, may_leave=False)
+            one.price = 1.0
+        found = one.holds, one.now()
+        if found > best:
+            best, part = found, one.part.copy()
+        if best[1] >= one.best_possible - 1e-6:
             break
     return part

@@ -74,7 +74,7 @@ def split_file(
     Beside them: parts.csv (row, part), card.json and card.html. The card is measured on what was
     written. The folder appears complete or not at all.
     """
-    from recombine.tables.reading import Coding
+    from recombine.tables.reading import Coding, left_out
 
     whole, path, target = whole or Whole(), Path(source), Path(to)
     coding = coding or Coding()
@@ -84,14 +84,16 @@ def split_file(
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise InvalidRequest(f"--to {target}: {above} cannot be written; give another folder")
     rows = _read(path, factors, whole, coding)
+    tell = say or (lambda _: None)
     if factors is None:
         check_factors(rows)
+        if rows.left_out:
+            tell(f"left out: {left_out(rows.left_out)}")
     records = find_records(path) if kind_of(path) else None
     notes = []
     if records is not None and len(records) != len(rows):
         notes.append(f"{len(records)} records but {len(rows)} rows: only row numbers are written")
         records = None
-    tell = say or (lambda _: None)
     blocks = _blocks(rows, path, whole, tell)
     made = split(rows, spec, blocks)
     made_card: dict[str, Any] = {}

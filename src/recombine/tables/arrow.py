@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from recombine.errors import InvalidRequest
+from recombine.errors import InvalidRequest, unknown
 from recombine.tables.pieces import Lists, Numbers, Piece, Words, as_text, words
 from recombine.tables.rows import NONE
 from recombine.tables.sources import Chunk, TextTable
@@ -21,6 +22,7 @@ from recombine.tables.sources import Chunk, TextTable
 _BLOCK = 2**20  # bytes of a CSV file at a time; pyarrow reads 32 of these ahead
 _BATCH = 2**17  # rows of a Parquet file at a time
 _LISTS = ("List", "LargeList", "Sequence")  # what datasets calls them, now and before
+_SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-(?P<of>\d{5})(-[0-9a-f]{16})?\.parquet")
 
 
 class ReadAnother(Exception):
@@ -120,16 +122,15 @@ def arrow_file(path: Path) -> ArrowFiles:
 
 
 def dataset_folder(path: Path) -> ArrowFiles:
-    """A Hugging Face dataset as `save_to_disk` writes it, or a folder of Parquet or Arrow files."""
+    """A Hugging Face dataset as `save_to_disk` writes it or as it lies on the hub, or a folder of
+    Parquet or Arrow files.
+
+    Of several splits one has to be named, as FOLDER/train.
+    """
     if (path / "dataset_dict.json").is_file():
         splits = _json(path / "dataset_dict.json").get("splits", [])
         known = [name for name in splits if isinstance(name, str) and (path / name).is_dir()]
-        if len(known) != 1:
-            raise InvalidRequest(
-                f"{path} holds the splits {', '.join(known) or '(none)'}: name one of them, such "
-                f"as {path / (known[0] if known else 'train')}"
-            )
-        return dataset_folder(path / known[0])
+        return dataset_folder(path / _only_split(path, known))
     if (path / "state.json").is_file():
         state = _json(path / "state.json")
         if state.get("_indices_data_files"):
@@ -141,6 +142,9 @@ def dataset_folder(path: Path) -> ArrowFiles:
         files = [str(one.get("filename")) for one in listed if isinstance(one, dict)]
         if wrong := [name for name in files if Path(name).name != name]:
             raise InvalidRequest(f"{path / 'state.json'} names {wrong[0]!r}, expected a plain name")
+    elif splits := hub_splits(path):
+        need_arrow(path)
+        return ArrowFiles(path.name, splits[_only_split(path, list(splits))])
     else:
         parquet = sorted(p.name for p in path.iterdir() if p.suffix == ".parquet")
         files = parquet or sorted(p.name for p in path.iterdir() if p.suffix == ".arrow")
@@ -151,6 +155,52 @@ def dataset_folder(path: Path) -> ArrowFiles:
         )
     need_arrow(path)
     return ArrowFiles(path.name, tuple(path / name for name in files))
+
+
+def hub_splits(path: Path) -> dict[str, tuple[Path, ...]]:
+    """The files of each split of a folder as it lies on the Hugging Face hub, here or in `data`.
+
+    They are called SPLIT-00000-of-00002.parquet; a folder with any other Parquet file is no such.
+    """
+    for folder in (path, path / "data"):
+        files = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+        named = [_SHARD.fullmatch(file.name) for file in files]
+        if not files:
+            continue
+        found: dict[str, list[tuple[Path, str]]] = {}
+        for file, shard in zip(files, named, strict=True):
+            if shard is None:
+                return {}
+            found.setdefault(shard["split"], []).append((file, shard["of"]))
+        for split, shards in found.items():
+            if {int(of) for _, of in shards} != {len(shards)}:
+                raise InvalidRequest(
+                    f"{folder} holds {len(shards)} files of the split {split!r}, expected "
+                    f"{int(shards[0][1])} as {shards[0][0].name} says: download the others"
+                )
+        return {split: tuple(file for file, _ in shards) for split, shards in found.items()}
+    return {}
+
+
+def hub_split(path: Path) -> ArrowFiles | None:
+    """The split that FOLDER/SPLIT names where FOLDER is as on the hub; None where it is not."""
+    splits = hub_splits(path.parent) if path.parent.is_dir() else {}
+    if not splits:
+        return None
+    if path.name not in splits:
+        raise unknown(f"split of {path.parent}", path.name, list(splits))
+    need_arrow(path)
+    return ArrowFiles(f"{path.parent.name}/{path.name}", splits[path.name])
+
+
+def _only_split(path: Path, known: Sequence[str]) -> str:
+    """The one split of a folder; of several one has to be named."""
+    if len(known) != 1:
+        raise InvalidRequest(
+            f"{path} holds the splits {', '.join(known) or '(none)'}: name one of them, such "
+            f"as {path / ('train' if 'train' in known or not known else known[0])}"
+        )
+    return known[0]
 
 
 def pieces_of(batch: Any, wanted: Sequence[str], labels: Mapping[str, Sequence[str]]) -> Chunk:

@@ -21,6 +21,7 @@ from recombine.tables.coding import (
     shortened,
     too_many,
 )
+from recombine.tables.naming import names_rows, numbers_name_rows
 from recombine.tables.pieces import (
     Lists,
     Numbers,
@@ -106,7 +107,8 @@ class FactorReader:
     Its different values are collected. If they become too many and all are numbers, the numbers
     themselves are kept instead, to be binned at the end; if they are not, the column is refused
     at once. `again` says that it turned out otherwise than it began (words after many numbers,
-    with `rare` in force) and must be read once more as text.
+    with `rare` in force) and must be read once more as text. A column that nobody named is `spare`:
+    if it only names rows it is not refused for its many values, and `names_rows` says so.
     """
 
     name: str
@@ -115,6 +117,7 @@ class FactorReader:
     like: Factor | None = None
     again: bool = False
     as_text: bool = False
+    spare: bool = False
 
     def __post_init__(self) -> None:
         self.seen = Dictionary(self.name, self.coding)
@@ -124,6 +127,19 @@ class FactorReader:
         self.cut = _cutter(self.coding.lists.get(self.name))
         self.undecided = self.cut is None and self.name not in self.coding.text
         self.longest = 1
+        self.dropped = False
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether nobody named this column, and it has a different value in every row."""
+        if not self.spare or self.lengths is not None or self.again:
+            return False
+        if self.dropped:
+            return True
+        if self.numbers is not None:
+            return numbers_name_rows(self.numbers.pieces)
+        there = [t for t in self.seen.places if not is_missing(t, self.name, self.coding)]
+        return names_rows(there, self.seen.counts[[self.seen.places[t] for t in there]])
 
     @property
     def held(self) -> int:
@@ -136,7 +152,7 @@ class FactorReader:
 
     def add(self, piece: Piece) -> None:
         self.seen.rows += len(piece)
-        if self.again:
+        if self.again or self.dropped:
             return
         if self.undecided and isinstance(piece, Words):
             cells = [t for t in piece.values if not is_missing(t, self.name, self.coding)]
@@ -269,6 +285,11 @@ class FactorReader:
 
     def _refuse_if_full(self) -> None:
         if self.seen.full:
+            if self.names_rows:
+                self.dropped = True
+                self.forget()
+                self.codes.clear()
+                return
             if self.name in self.coding.numeric:
                 there = (t for t in self.seen.places if self._parsed([t]) is None)
                 raise not_numbers(self.name, next(there))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,11 @@ from recombine.tables.arrow import (
     arrow_file,
     dataset_folder,
     have_arrow,
+    hub_split,
 )
 from recombine.tables.coding import Coding
 from recombine.tables.columns import FactorReader
+from recombine.tables.naming import REASON
 from recombine.tables.plain import PlainReader
 from recombine.tables.rows import Rows
 from recombine.tables.sources import Chunk, InMemory, JsonLines, Source, TextTable
@@ -41,7 +43,8 @@ def read_rows(
 
     `source` is the path of a CSV, TSV, JSON lines, Parquet or Arrow file or of a Hugging Face
     dataset folder, a mapping of names to columns, or a pandas frame. Without `factors`, every
-    column that is not in `columns` and not the `id` is one. `like` codes as another table was
+    column that is not in `columns` and not the `id` is one, but for those with a different value
+    in every row: they name rows (`left_out`). `like` codes as another table was
     coded: its bins, its groups, its values and then those that are new. `say` is told what was
     read and what memory it took.
 
@@ -53,13 +56,15 @@ def read_rows(
     coding = coding or Coding()
     table = open_source(source)
     wanted = _chosen(table, factors, columns, id, coding, like)
+    spare = set(wanted) if factors is None and like is None else set()
+    spare -= {*coding.numeric, *coding.text, *coding.lists}
     try:
         with closing(Room(coding.memory)) as room:
-            return _read(table, wanted, columns, id, coding, like, say, room)
+            return _read(table, wanted, columns, id, coding, like, say, room, spare)
     except ReadAnother:
         assert isinstance(table, FastTextTable)
     with closing(Room(coding.memory)) as room:
-        return _read(table.plain, wanted, columns, id, coding, like, say, room)
+        return _read(table.plain, wanted, columns, id, coding, like, say, room, spare)
 
 
 def column_names(source: Any) -> list[str]:
@@ -90,6 +95,9 @@ def _open_path(path: Path) -> Source:
     if path.is_dir():
         return dataset_folder(path)
     if not path.exists():
+        known = kind in (*_TEXT, *_LINES, *_ARROW)
+        if not known and (split := hub_split(path)) is not None:
+            return split
         raise InvalidRequest(f"there is no file {path}: check the name and the folder")
     if kind in _TEXT:
         return FastTextTable(TextTable(path)) if have_arrow() else TextTable(path)
@@ -140,9 +148,12 @@ def _turns_up(table: Source, name: str) -> bool:
 def _read(
     table: Source, factors: Sequence[str], columns: Sequence[str], id: str | None,
     coding: Coding, like: Rows | None, say: Callable[[str], None] | None, room: Room,
+    spare: Collection[str],
 ) -> Rows:  # fmt: skip
     coded = {
-        name: FactorReader(name, coding, room, like.factor(name) if like else None)
+        name: FactorReader(
+            name, coding, room, like.factor(name) if like else None, spare=name in spare
+        )
         for name in factors
     }
     plain = {name: PlainReader(name, room) for name in columns}
@@ -150,7 +161,13 @@ def _read(
     readers = [coded, plain, names]
     try:
         rows = _streamed(table, readers)
-        done = tuple(reader.finish() for reader in coded.values())
+        aside = tuple(name for name, reader in coded.items() if reader.names_rows)
+        if len(aside) == len(coded):
+            raise InvalidRequest(
+                f"{table.title}: no factors, as every column ({', '.join(aside)}) has {REASON}; "
+                "name those that combine with --factors A,B"
+            )
+        done = tuple(reader.finish() for name, reader in coded.items() if name not in aside)
         others = {name: reader.finish() for name, reader in plain.items()}
         ids = names[id].finish() if id else None
     except MemoryError:
@@ -158,8 +175,18 @@ def _read(
         # The plain reader needs less: it does not read ahead.
         raise ReadAnother if isinstance(table, FastTextTable) else error from None
     if say is not None:
-        say(_summary(table, rows, len(done), sum(f.codes.nbytes for f in done), room))
-    return Rows(table.title, done, others, ids)
+        said = _summary(table, rows, len(done), sum(f.codes.nbytes for f in done), room)
+        say(f"{said}; left out: {left_out(aside)}" if aside else said)
+    return Rows(table.title, done, others, ids, aside)
+
+
+def left_out(names: Sequence[str]) -> str:
+    """What to say of columns that are no factors, since they name rows.
+
+    >>> left_out(["id"])
+    'id (a different value in every row)'
+    """
+    return ", ".join(f"{name} ({REASON})" for name in names)
 
 
 Readers = dict[str, Any]

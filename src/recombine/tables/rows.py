@@ -52,6 +52,7 @@ class Rows:
 
     Numbers among `columns` are float64 with NaN for what is missing; anything else is text, with
     "" for what is missing. Rows are numbered from 1 in the order of the file, or named by `ids`.
+    `left_out` are columns that nobody named and that are no factors, for they only name rows.
 
     >>> rows = Rows("toy", (Factor("colour", ("red", "blue"), np.array([0, 1, 1])),))
     >>> len(rows), rows.name_of([2]), rows.factor("colour").size
@@ -62,6 +63,7 @@ class Rows:
     factors: tuple[Factor, ...]
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     ids: np.ndarray | None = None
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.factors:

@@ -106,6 +106,34 @@ def written(rule: Node | If) -> str:
     return f"{name} {rule.relation} {rule.right[0] if rule.kind == 'bare' else quoted[0]}"
 
 
+def forbidding(text: str) -> str:
+    """The rule that makes impossible what a text says, as the option `--forbid` is read.
+
+    IF ... THEN ... is a rule as it stands. A line without IF states in a PICT model what must hold,
+    but after "forbid" it names what must not. Where it says "not" itself, either may be meant, and
+    it is refused.
+
+    >>> forbidding("colour=red AND shape=cube")
+    'NOT ([colour] = red AND [shape] = cube)'
+    """
+    tree = parse_rule(text)
+    if isinstance(tree, If):
+        return text
+    if _denies(tree):
+        raise InvalidRequest(
+            f"--forbid {text.strip()!r} may mean two things: name what is impossible without <> "
+            "and NOT (such as shape=cube), write IF ... THEN ..., or put the line into a --rules "
+            "file, where it says what must hold"
+        )
+    return written(Not(tree))
+
+
+def _denies(tree: Node) -> bool:
+    if isinstance(tree, And | Or):
+        return any(_denies(part) for part in tree.parts)
+    return isinstance(tree, Not) or tree.relation == "<>"
+
+
 def split_rules(text: str) -> list[str]:
     """The rules of a file: ended by semicolons, or one a line; lines that begin with # are notes.
 

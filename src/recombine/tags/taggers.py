@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from recombine.errors import InvalidRequest, unknown
 from recombine.tags.callables import call_rows
 from recombine.tags.endpoint import ask_about
+from recombine.tags.patterns import Tag, finder_of, found_in, is_quick
 from recombine.tags.spec import FactorSpec, TagSpec
 
 if TYPE_CHECKING:
     from recombine.live.model import Model
 
 Reading = Callable[[], Iterator[Mapping[str, Any]]]
-Tag = str | tuple[str, ...] | None  # a list column has tuples; None is "(missing)"
 LIMITS = (
     'Word lists and patterns do not handle negation ("not red" counts as red), irony or who is '
     "spoken of."
@@ -74,8 +73,11 @@ def tag_records(
     tagged = Tagged({factor.name: [] for factor in spec.factors})
     for factor in (*spec.by_way("lexicon"), *spec.by_way("regex")):
         assert column is not None
-        finder = finder_of(factor)
-        tagged.tags[factor.name] = [finder(text) for text in texts(records(), column)]
+        if is_quick(factor):
+            finder = finder_of(factor)
+            tagged.tags[factor.name] = [finder(text) for text in texts(records(), column)]
+        else:
+            _match(factor, texts(records(), column), tagged, timeout)
     by_function: dict[str, list[FactorSpec]] = {}
     for factor in spec.by_way("callable"):
         assert factor.function is not None
@@ -101,45 +103,12 @@ def texts(records: Iterator[Mapping[str, Any]], column: str) -> Iterator[str]:
         yield "" if said is None else said if isinstance(said, str) else str(said)
 
 
-def finder_of(factor: FactorSpec) -> Callable[[str], Tag]:
-    """The function that finds a factor's value in a text by its word lists or patterns."""
-    flags = 0 if factor.case else re.IGNORECASE
-    if factor.pattern is not None:
-        compiled = re.compile(factor.pattern, flags)
-
-        def captured(text: str) -> Tag:
-            found = dict.fromkeys(
-                match[1] if factor.case else match[1].lower()
-                for match in compiled.finditer(text)
-                if match[1]
-            )
-            return _settled([(i, v) for i, v in enumerate(found)], factor.several)
-
-        return captured
-    per_value = []
-    for value, said in factor.patterns.items():
-        whole = "|".join(f"(?:{_words(s, factor) if factor.way == 'lexicon' else s})" for s in said)
-        per_value.append((value, re.compile(whole or re.escape(value), flags)))
-
-    def find(text: str) -> Tag:
-        matches = [(m.start(), value) for value, each in per_value if (m := each.search(text))]
-        return _settled(matches, factor.several)
-
-    return find
-
-
-def _words(phrase: str, factor: FactorSpec) -> str:
-    escaped = r"\s+".join(re.escape(word) for word in phrase.split())
-    return rf"(?<!\w){escaped}(?!\w)" if factor.whole_words else escaped
-
-
-def _settled(matches: list[tuple[int, str]], several: str) -> Tag:
-    """One tag of what was found, by the factor's rule for several."""
-    if several == "list":
-        return tuple(sorted(value for _, value in matches)) if matches else None
-    if not matches or (several == "missing" and len(matches) > 1):
-        return None
-    return min(matches, key=lambda match: match[0])[1]
+def _match(factor: FactorSpec, said: Iterator[str], tagged: Tagged, timeout: float) -> None:
+    """Patterns that may take for ever, in another process with a time for each text."""
+    for row, (tag, trouble) in enumerate(found_in(factor, said, timeout), 1):
+        if trouble:
+            tagged.trouble(f"a pattern of {factor.name} {trouble}", row)
+        tagged.tags[factor.name].append(tag)
 
 
 def _call(
