@@ -34,7 +34,7 @@ def arguments(made: argparse.ArgumentParser) -> None:
                       help="a sheet that was filled in: measures the error")  # fmt: skip
     made.add_argument("--rows", type=int, default=100, metavar="N", help="on the sheet (100)")
     made.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS",
-                      help="for a row in a function of yours (10)")  # fmt: skip
+                      help="for a row in a function or a pattern of yours (10)")  # fmt: skip
     made.add_argument("--endpoint", default=None, metavar="URL",
                       help="of a model that speaks OpenAI's chat completions")  # fmt: skip
     made.add_argument("--model", default=None, metavar="NAME", help="its name there")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from re import _constants, _parser  # pyright: ignore[reportAttributeAccessIssue]
 from typing import Any
 
 from recombine.errors import InvalidRequest
@@ -21,9 +20,9 @@ from recombine.tags.spec import FactorSpec
 
 Tag = str | tuple[str, ...] | None  # a list column has tuples; None is "(missing)"
 OPTIONS = 4  # parts of a pattern that may be there or not: each doubles what is tried
-_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
-_ONE = (_constants.LITERAL, _constants.NOT_LITERAL, _constants.IN, _constants.ANY)
-_FAST = (*_ONE, _constants.AT)
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
+_ONE = ("LITERAL", "NOT_LITERAL", "IN", "ANY")
+_FAST = (*_ONE, "AT")
 
 
 def is_quick(factor: FactorSpec) -> bool:
@@ -41,21 +40,26 @@ def is_quick(factor: FactorSpec) -> bool:
 
 
 def _quick(pattern: str) -> bool:
+    try:
+        from re import _parser  # pyright: ignore[reportAttributeAccessIssue]
+    except ImportError:  # Python's own, and may go: then all patterns run in the other process
+        return False
     repeats = options = 0
     waiting: list[Any] = [list(_parser.parse(pattern))]
     while waiting:
-        for kind, given in waiting.pop():
+        for named, given in waiting.pop():
+            kind = str(named)
             if kind in _REPEATS:
                 _, most, inner = given
-                alone = len(inner) == 1 and inner[0][0] in _ONE
+                alone = len(inner) == 1 and str(inner[0][0]) in _ONE
                 options += most == 1
                 repeats += most != 1
                 if (most != 1 and not alone) or repeats > 1 or options > OPTIONS:
                     return False
                 waiting.append(list(inner))
-            elif kind == _constants.SUBPATTERN:
+            elif kind == "SUBPATTERN":
                 waiting.append(list(given[-1]))
-            elif kind == _constants.BRANCH:
+            elif kind == "BRANCH":
                 waiting += [list(one) for one in given[1]]
             elif kind not in _FAST:  # looking around or back, and what later versions bring
                 return False
