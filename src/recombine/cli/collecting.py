@@ -113,7 +113,6 @@ def _material(chosen: Namespace) -> tuple[Rows | None, Space, PictModel | None, 
     """The rows that are there, the space, the model and the target."""
     from recombine.collecting.goals import Space
     from recombine.collecting.pict import read_pict
-    from recombine.splits.pieces import check_factors
     from recombine.tables.coding import Coding
     from recombine.tables.reading import column_names, read_rows
     from recombine.tables.rows import aligned
@@ -133,8 +132,6 @@ def _material(chosen: Namespace) -> tuple[Rows | None, Space, PictModel | None, 
     rows = None
     if chosen.file is not None and not _no_rows(chosen.file):
         rows = read_rows(chosen.file, names, coding=coding, say=heard)
-        if names is None:
-            check_factors(rows)
     elif chosen.file is not None and names is None:
         names = column_names(chosen.file) if Path(chosen.file).stat().st_size else None
     if model is not None:

@@ -16,7 +16,6 @@ from recombine.tables.rows import MISSING, NONE, OTHER, Rows
 
 Labels = Int[np.ndarray, " row"]
 _LARGEST = 2**62
-MANY = 50  # rows from which a column that tells all of them apart is no factor
 
 
 def value_numbers(rows: Rows) -> Int[np.ndarray, "row place"]:
@@ -27,19 +26,6 @@ def value_numbers(rows: Rows) -> Int[np.ndarray, "row place"]:
         codes = np.asarray(factor.codes, np.int64).reshape(len(rows), -1)
         columns.append(np.where(codes == NONE, NONE, codes + start))
     return np.concatenate(columns, axis=1)
-
-
-def check_factors(rows: Rows) -> None:
-    """Refuses columns that nobody named as factors and that tell rows apart, such as texts."""
-    if len(rows) < MANY:
-        return
-    own = [f.name for f in rows.factors if not f.many and f.size == len(rows)]
-    if own:
-        rest = ",".join(name for name in rows.names if name not in own) or "A,B"
-        raise InvalidRequest(
-            f"{rows.source}: {own[0]!r} has a value of its own in each of {len(rows)} rows, so it "
-            f"cannot combine: name the factors, such as --factors {rest}"
-        )
 
 
 def combination_labels(rows: Rows) -> tuple[Labels, Int[np.ndarray, "combination place"]]:

@@ -18,7 +18,7 @@ from recombine.splits.card import card_document, card_report
 from recombine.splits.checking import guarantees, measure
 from recombine.splits.duplicates import CHARACTERS, Shingles, content_labels, near_labels
 from recombine.splits.methods import PARTS, Split, SplitSpec, split, withheld_labels
-from recombine.splits.pieces import Labels, check_factors, together, value_numbers
+from recombine.splits.pieces import Labels, together, value_numbers
 from recombine.splits.records import Records, content, find_records, kind_of, read_records
 from recombine.tables.rows import Rows, aligned
 
@@ -85,10 +85,8 @@ def split_file(
         raise InvalidRequest(f"--to {target}: {above} cannot be written; give another folder")
     rows = _read(path, factors, whole, coding)
     tell = say or (lambda _: None)
-    if factors is None:
-        check_factors(rows)
-        if rows.left_out:
-            tell(f"left out: {left_out(rows.left_out)}")
+    if rows.left_out:
+        tell(f"left out: {left_out(rows.left_out)}")
     records = find_records(path) if kind_of(path) else None
     notes = []
     if records is not None and len(records) != len(rows):
