@@ -1,0 +1,220 @@
+"""Records studies on one accelerator within a time limit, and keeps what there is every minute.
+
+    python tools/record.py --minutes 25 --readers 5 sequences foretold,collection,anatomy
+
+Each word is a lane: a process that trains its studies one after another. Readers, processes too,
+take readings of whatever is trained meanwhile, as the Python of an instrument would hold training
+up. Every minute the curves and readings of each study are written to `--to` as
+STUDY-PRESET.zip, for `recombine import`. What lies there already, or in results/, is imported
+first: only what is missing is done. Stores are in `--runs`, one a study; a line goes to the
+standard output whenever something ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+from recombine.errors import Interrupted, InvalidRequest
+from recombine.lab import execute, reading
+from recombine.lab.bundle import bundle, import_bundle
+from recombine.lab.device import device, enable_compilation_cache
+from recombine.lab.leases import Busy
+from recombine.lab.progress import Watch
+from recombine.lab.run import Request, collect, gather_rows, rounds, study_named
+from recombine.lab.session import Session
+from recombine.lab.shards import Stop
+from recombine.lab.store import Store
+from recombine.report.study import summary_of
+
+ROOT = Path(__file__).resolve().parents[1]
+PACK_SECONDS = 60.0
+SPARE = 20.0  # seconds before the end in which nothing begins
+LARGEST = 15 * 2**20  # bytes of a bundle's file
+
+
+class Sitting:
+    """What all processes of one recording share: the clock, and where things are."""
+
+    def __init__(self, told: argparse.Namespace):
+        self.told = told
+        self.end = told.begun + 60 * told.minutes
+
+    def left(self) -> float:
+        return self.end - time.time()
+
+    def say(self, *words: object) -> None:
+        print(f"[{time.time() - self.told.begun:6.0f} s]", *words, flush=True)
+
+    def store(self, study: str) -> Store:
+        return Store.open(self.told.runs / study)
+
+    def request(self, study: str) -> Request:
+        return Request(study_named(study), self.told.preset, {})
+
+    def session(self, store: Store) -> Session:
+        late = time.monotonic() + max(1.0, self.left() - SPARE)
+        return Session(store, Stop(deadline=late), Watch(quiet=True))
+
+    def done(self, study: str) -> Path:
+        return self.told.runs / f"{study}.done"
+
+    def keep(self, study: str) -> None:
+        """Writes the bundle beside its place and moves it there, so that it is always whole."""
+        for file in self.told.to.glob(f".{study}-*.zip"):
+            file.unlink()
+        try:
+            new = bundle(
+                self.store(study), self.told.to / f".{study}-{self.told.preset}.zip",
+                kinds=("cell", "reading", "round"), max_bytes=LARGEST,
+            )  # fmt: skip
+        except InvalidRequest:
+            return  # nothing is there yet
+        for file in new:
+            file.rename(file.with_name(file.name.removeprefix(".")))
+
+
+def lane(sitting: Sitting, study: str) -> None:
+    """Trains a study round after round, and waits for its readings."""
+    store, request = sitting.store(study), sitting.request(study)
+    for folder in (ROOT / "results", sitting.told.to):
+        if known := sorted(folder.glob(f"{study}-{request.preset}*.zip")):
+            sitting.say(study, "imported from", folder.name, import_bundle(store, known))
+    over = threading.Event()
+
+    def packing() -> None:
+        while not over.wait(PACK_SECONDS):
+            sitting.keep(study)
+
+    packer = threading.Thread(target=packing, daemon=True)
+    packer.start()
+    session = sitting.session(store)
+    try:
+        for number, feasible in enumerate(rounds(request, store, write=True)):
+            learners = execute.needed_cells(feasible.cells, store)
+            sitting.say(study, f"round {number}: {len(learners)} cells to train")
+            execute.train(session, f"{request.name}-round{number}", learners, with_weights=True)
+            sitting.say(study, f"round {number} is trained")
+            while sitting.left() > SPARE:
+                _, missing, failed = gather_rows(store, feasible.cells)
+                if missing <= len(failed):
+                    break
+                time.sleep(1)
+        found = collect(request, store)
+        sitting.say(study, f"missing {found.missing}, failed {len(found.failed)}")
+        if found.finished:
+            sitting.say(study, summary_of(found)["verdict"])
+    except Interrupted as why:
+        sitting.say(study, "stopped:", why)
+    finally:
+        over.set()
+        packer.join()
+        sitting.keep(study)
+        sitting.done(study).touch()
+        sitting.say(study, "ends")
+
+
+def reader(sitting: Sitting, number: int, studies: list[str]) -> None:
+    """Takes readings of any study until all have ended."""
+    taken = 0
+    while sitting.left() > SPARE and not all(sitting.done(study).exists() for study in studies):
+        before = taken
+        for study in studies:
+            if (sitting.told.runs / study).is_dir() and not sitting.done(study).exists():
+                taken += read_some(sitting, study, number)
+        if taken == before:
+            time.sleep(1)
+    sitting.say(f"reader {number} took {taken} readings")
+
+
+def read_some(sitting: Sitting, study: str, number: int, most: int = 40) -> int:
+    store, request = sitting.store(study), sitting.request(study)
+    cells = [cell for feasible in rounds(request, store, write=False) for cell in feasible.cells]
+    jobs = list(reading.possible(sitting.session(store), cells))
+    kinds = list(dict.fromkeys(kind for _, kind, _ in jobs))
+    # Each reader begins with kinds of its own, so that not all compile the same.
+    others = {kind: (place - number) % len(kinds) for place, kind in enumerate(kinds)}
+    taken = 0
+    for _, _, job in sorted(jobs, key=lambda job: others[job[1]])[:most]:
+        if sitting.left() < SPARE:
+            break
+        try:
+            job()
+            taken += 1
+        except Busy:
+            pass  # another reader has it
+        except Interrupted:
+            break
+    return taken
+
+
+def start(told: argparse.Namespace) -> int:
+    """All lanes and readers as processes, until they end or the time is over."""
+    told.to.mkdir(parents=True, exist_ok=True)
+    told.runs.mkdir(parents=True, exist_ok=True)
+    sitting, studies = Sitting(told), [study for lane in told.lanes for study in lane.split(",")]
+    for study in studies:
+        study_named(study)  # one that does not exist is told before anything begins
+        sitting.done(study).unlink(missing_ok=True)
+    command = [sys.executable, __file__, "--minutes", str(told.minutes), "--begun",
+               str(told.begun), "--preset", told.preset, "--to", str(told.to), "--runs",
+               str(told.runs)]  # fmt: skip
+    # Two processes that each take the whole memory of an accelerator cannot both run; and data
+    # are made by further interpreters, which must find this source.
+    source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    around = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ, "PYTHONPATH": source}
+    wanted = [["--role", "lane", lane] for lane in told.lanes]
+    wanted += [["--role", "reader", "--number", str(n), *told.lanes] for n in range(told.readers)]
+    children = [subprocess.Popen([*command, *more], env=around) for more in wanted]
+    try:
+        for child in children:
+            child.wait(timeout=max(1.0, sitting.left() + SPARE))
+    except subprocess.TimeoutExpired:
+        sitting.say("the time is over")
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    return max(child.returncode for child in children)
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("lanes", nargs="+", metavar="STUDY,...")
+    parser.add_argument("--minutes", type=float, default=25.0)
+    parser.add_argument("--readers", type=int, default=4)
+    parser.add_argument("--preset", default="standard")
+    parser.add_argument("--to", type=Path, default=Path("recorded"))
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--role", choices=("lane", "reader"), help=argparse.SUPPRESS)
+    parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--begun", type=float, default=time.time(), help=argparse.SUPPRESS)
+    told = parser.parse_args(words)
+    if told.role is None:
+        return start(told)
+    enable_compilation_cache()
+    sitting, studies = Sitting(told), [study for lane in told.lanes for study in lane.split(",")]
+    if told.role == "reader":
+        reader(sitting, told.number, studies)
+        return 0
+    sitting.say("lane", *studies, "on", device().kind)
+    worst = 0
+    for study in studies:
+        try:
+            lane(sitting, study)
+        except Exception:  # the next study of this lane has nothing to do with it
+            traceback.print_exc()
+            worst = 1
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
