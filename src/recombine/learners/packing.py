@@ -184,7 +184,7 @@ def _filled(
     kept = np.flatnonzero(place.row >= 0)
     if not len(kept):
         return packed
-    asked, written = ([pieces[n] for n in kept] for pieces in (sources, targets))
+    asked, written = ([pieces[n] for n in kept.tolist()] for pieces in (sources, targets))
     row, item = place.row[kept], place.number[kept]
 
     def spans(start: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
