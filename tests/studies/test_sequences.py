@@ -61,9 +61,10 @@ def row(labels: dict[str, Any], numbers: Numbers) -> Row:
         "evaluation_steps": [10, 20],
     }
     table = {
-        "split": ["unseen_systematicity", "unseen_depth", "unseen_depth"], "part": ["", "", ""],
-        "novelty": [1, 1, 2], "items": [10, 10, 10], "exact": [0.9, 0.2, 0.0],
-        "ended": [0.9, 0.2, 0.0],
+        "split": ["seen", "seen", "seen", "unseen_systematicity", "unseen_depth", "unseen_depth"],
+        "part": ["depth 1", "depth 2", "depth 2", "", "", ""], "novelty": [0, 0, 1, 1, 1, 2],
+        "items": [10, 30, 10, 10, 10, 10], "exact": [1.0, 0.9, 0.5, 0.9, 0.2, 0.0],
+        "ended": [1.0, 0.9, 0.5, 0.9, 0.2, 0.0],
     }  # fmt: skip
     reading = Reading(values, {"untrained": {}, "shuffled": {}, "planted": {}}, {"parts": table})
     return Row({**labels, "parameters": 1}, "", summary, {"exact-match": reading})
@@ -143,6 +144,9 @@ def test_the_report_shows_every_task_and_configuration():
     ]  # fmt: skip
     shown = {row[0] for row in sections[0].tables[0].rows}
     assert shown == set(GRID.tasks)
+    kinds = {tuple(row[:2]): row[2:] for row in sections[0].tables[1].rows}
+    assert kinds[GRID.tasks[0], "depth 1"] == [1.0] * len(GRID.width)
+    assert kinds[GRID.tasks[0], "depth 2"] == pytest.approx([0.8] * len(GRID.width))
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -18,6 +18,7 @@ from recombine.studies._sequence_tasks import ANEW, MORE, task_named
 
 EXACT = "share of exact answers"
 WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole
+LEVELS = 12  # of novelty at most in a figure: what has more is measured, not counted
 
 
 def right(row: Row, split: str) -> float:
@@ -73,7 +74,7 @@ def sections(grid: Any, results: Results) -> list[Section]:
         Section("What size buys",
                 "Fresh items like those of training, known pieces put together anew, and more of "
                 "them than ever: longer, deeper, larger.", figures=[_sizes(grid, final)],
-                tables=[_table(grid, results, final)]),
+                tables=[_table(grid, results, final), _kinds(grid, final)]),
         Section("How far beyond training",
                 "The same by how far an item lies beyond training: so many new pairs, levels or "
                 "words more than any trained item had.", figures=_novelty(grid, final)),
@@ -133,6 +134,25 @@ def _table(grid: Any, results: Results, final: Results) -> Table:
     )  # fmt: skip
 
 
+def _kinds(grid: Any, final: Results) -> Table:
+    """Items like those of training, by their kind: which of them a small network lacks."""
+    rows = []
+    for task in grid.tasks:
+        found = [
+            _grouped(final.where(task=task, width=width),
+                     lambda split, part, _: part if split == "seen" else None)
+            for width in grid.width
+        ]  # fmt: skip
+        kinds = sorted({kind for shares in found for kind in shares})
+        if len(kinds) > 1:
+            rows += [[task, kind, *(shares.get(kind) for shares in found)] for kind in kinds]
+    return Table(
+        "Exact answers like training, by kind of item",
+        ["task", "kind", *(f"width {width}" for width in grid.width)], rows,
+        "Means over seeds, in each task's best configuration.",
+    )  # fmt: skip
+
+
 def _told(values: Sequence[float]) -> str:
     interval = mean_interval(np.asarray(values))
     if not np.isfinite([interval.low, interval.high]).all():
@@ -145,18 +165,20 @@ def _novelty(grid: Any, final: Results) -> list[Figure]:
     shown = []
     for task in grid.tasks:
         kinds = task_named(task).beyond
-        found: dict[tuple[str, int], list[tuple[float, int]]] = {}
-        for row in final.where(task=task, width=max(grid.width)):
-            table = row.readings["exact-match"].tables["parts"]
-            columns = (table[name] for name in ("split", "novelty", "items", "exact"))
-            for split, novelty, count, exact in zip(*columns, strict=True):
-                if kind := kinds.get(split.removeprefix("unseen_")):
-                    found.setdefault((kind, novelty), []).append((exact, count))
-        here = [seen(row) for row in final.where(task=task, width=max(grid.width))]
+        largest = final.where(task=task, width=max(grid.width))
+
+        def kind_and_novelty(split: str, part: str, novelty: int, kinds: dict[str, str] = kinds):
+            kind = kinds.get(split.removeprefix("unseen_"))
+            return (kind, novelty) if kind else None
+
+        found = _grouped(largest, kind_and_novelty)
+        if len({novelty for _, novelty in found}) > LEVELS:
+            continue
+        here = [seen(row) for row in largest]
         lines = [Series("like training", [0], [float(np.mean(here))])] if found else []
         for kind in (ANEW, MORE):
             steps = sorted(novelty for k, novelty in found if k == kind)
-            means = [_weighted(found[kind, n]) for n in steps]
+            means = [found[kind, n] for n in steps]
             lines += [Series(kind, steps, means)] if steps else []
         shown += [Panel(task, lines)] if lines else []
     if not shown:
@@ -184,9 +206,19 @@ def _configurations(grid: Any, results: Results, pilot: Results) -> tuple[Figure
     )  # fmt: skip
 
 
-def _weighted(pairs: Sequence[tuple[float, int]]) -> float:
-    shares, counts = zip(*pairs, strict=True)
-    return float(np.average(shares, weights=counts))
+def _grouped(rows: Results, key: Callable[[str, str, int], Any]) -> dict[Any, float]:
+    """Exact answers of several networks, by what `key` makes of split, part and novelty."""
+    found: dict[Any, list[tuple[float, int]]] = {}
+    for row in rows:
+        table = row.readings["exact-match"].tables["parts"]
+        columns = (table[name] for name in ("split", "part", "novelty", "items", "exact"))
+        for split, part, novelty, count, exact in zip(*columns, strict=True):
+            if (group := key(split, part, novelty)) is not None:
+                found.setdefault(group, []).append((exact, count))
+    return {
+        group: float(np.average([e for e, _ in pairs], weights=[n for _, n in pairs]))
+        for group, pairs in found.items()
+    }
 
 
 def _validation(row: Row) -> float:

@@ -1,7 +1,7 @@
 """What does scale buy a network that reads and writes, and where does it still break?
 
 `recombine run sequences --preset standard` trains transformers on tasks whose answers are known by
-rule: commands, formulas, functions, programs, sums, puzzles. It first tries several configurations
+rule: commands, formulas, functions, programs, sums, strings, puzzles. It first tries several configurations
 of each (positions, scale of embeddings, tied layers) on seeds used for nothing else,
 takes the one that does best on items from beyond training that no result uses, and trains that one
 at three sizes. Expected from the literature: combinations of known pieces are learnt with the right
@@ -79,7 +79,8 @@ class Sequences(Study):
         "standard": Grid(
             tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
                    "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
-                   "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
+                   "programs-write", "multiplication", "subsequence", "strings", "zebra",
+                   "cogs"),
             small=False,
             configurations=("learned", "learned-small", "relative", "relative-small",
                             "relative-tied"),
@@ -89,7 +90,8 @@ class Sequences(Study):
         "paper": Grid(
             tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
                    "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
-                   "programs-write", "multiplication", "subsequence", "zebra", "cogs"),
+                   "programs-write", "multiplication", "subsequence", "strings", "zebra",
+                   "cogs"),
             small=False,
             configurations=("learned", "learned-small", "relative", "relative-small",
                             "relative-tied", "rotary", "no-positions", "encoder-relative",
