@@ -1,8 +1,8 @@
 """What does scale buy a network that reads and writes, and where does it still break?
 
 `recombine run sequences --preset standard` trains transformers on tasks whose answers are known by
-rule: commands, formulas, functions, programs, sums, strings, puzzles. It first tries several configurations
-of each (positions, scale of embeddings, tied layers) on seeds used for nothing else,
+rule: commands, formulas, functions, programs, sums, strings, puzzles. It first tries several
+configurations of each (positions, scale of embeddings, tied layers) on seeds used for nothing else,
 takes the one that does best on items from beyond training that no result uses, and trains that one
 at three sizes. Expected from the literature: combinations of known pieces are learnt with the right
 configuration; longer or deeper items than trained are not, whatever the size.
