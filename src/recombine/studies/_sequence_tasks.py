@@ -76,9 +76,10 @@ TASKS: dict[str, Task] = {
                            FEW),
     "subsequence": Task("subsequence", {f"length-{n}": MORE for n in (6, 7, 8)}, {"longer": 3},
                         {"train_length": 4, "longer": 4, **FEW_TESTED}),
-    # Ciphers, reversal, Pig Latin, sorting and counting at once; `low` is asked of random letters.
-    "strings": Task("strings", {f"{way} low": ANEW for way in
-                                ("decode common", "reverse encode", "pig latin encode")},
+    # Ciphers, reversal, Pig Latin, sorting and counting at once; beyond training, known words in
+    # an order drawn anew (medium) and random letters (low).
+    "strings": Task("strings", {f"{way} {condition}": ANEW for condition in ("medium", "low")
+                                for way in ("decode common", "reverse encode", "pig latin encode")},
                     {"shifts": 8, "train_items": 36_000, "sentences": 400}, {"train_items": 4_000}),
     "zebra": Task("zebra", {"houses": MORE, "attributes": MORE, "both": MORE},
                   {"steps": True, "attributes": 2, "clues": ("at", "same", "left"),
