@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,10 +38,34 @@ def test_a_study_is_recorded_once_and_goes_on_from_its_bundle(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_that_does_not_exist_is_told_before_anything_begins(tmp_path):
-    code, told = record(tmp_path, "anatomy,anatomie")
-    assert code != 0 and "anatomie" in told
-    assert "lane" not in told
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["anatomy,anatomie"], "unknown study 'anatomie': did you mean 'anatomy'?"),
+        (["anatomy", "--preset", "smok"], "unknown preset 'smok': did you mean 'smoke'?"),
+        (["anatomy", "--readers", "0"], "--readers 0: expected at least 1"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line_before_anything_begins(tmp_path, words, told):
+    code, found = record(tmp_path, *words)
+    assert code == 2 and told in found and "Traceback" not in found
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_stopped_by_hand_it_says_so_and_leaves_no_process(tmp_path):
+    command = [sys.executable, TOOL, "--preset", "smoke", "--readers", "1", "anatomy"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        first = running.stdout.readline()
+        assert "lane anatomy on" in first
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+        told = running.stdout.read()  # ends when the last process has closed it
+    assert running.returncode == 130, told
+    assert "what there is is kept" in told and "Traceback" not in told
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ import time
 import traceback
 from pathlib import Path
 
-from recombine.errors import Interrupted, InvalidRequest
+from recombine.errors import Interrupted, InvalidRequest, RecombineError
 from recombine.lab import execute, reading
 from recombine.lab.bundle import bundle, import_bundle
 from recombine.lab.device import device, enable_compilation_cache
@@ -44,10 +45,9 @@ class Sitting:
 
     def __init__(self, told: argparse.Namespace):
         self.told = told
-        self.end = told.begun + 60 * told.minutes
-
-    def left(self) -> float:
-        return self.end - time.time()
+        self.studies = [study for lane in told.lanes for study in lane.split(",")]
+        self.left = told.begun + 60 * told.minutes - time.time()
+        self.stop = Stop(deadline=time.monotonic() + self.left - SPARE)
 
     def say(self, *words: object) -> None:
         print(f"[{time.time() - self.told.begun:6.0f} s]", *words, flush=True)
@@ -59,8 +59,7 @@ class Sitting:
         return Request(study_named(study), self.told.preset, {})
 
     def session(self, store: Store) -> Session:
-        late = time.monotonic() + max(1.0, self.left() - SPARE)
-        return Session(store, Stop(deadline=late), Watch(quiet=True))
+        return Session(store, self.stop, Watch(quiet=True))
 
     def done(self, study: str) -> Path:
         return self.told.runs / f"{study}.done"
@@ -101,7 +100,7 @@ def lane(sitting: Sitting, study: str) -> None:
             sitting.say(study, f"round {number}: {len(learners)} cells to train")
             execute.train(session, f"{request.name}-round{number}", learners, with_weights=True)
             sitting.say(study, f"round {number} is trained")
-            while sitting.left() > SPARE:
+            while not sitting.stop.wanted:
                 _, missing, failed = gather_rows(store, feasible.cells)
                 if missing <= len(failed):
                     break
@@ -120,13 +119,16 @@ def lane(sitting: Sitting, study: str) -> None:
         sitting.say(study, "ends")
 
 
-def reader(sitting: Sitting, number: int, studies: list[str]) -> None:
+def reader(sitting: Sitting, number: int) -> None:
     """Takes readings of any study until all have ended."""
     taken = 0
-    while sitting.left() > SPARE and not all(sitting.done(study).exists() for study in studies):
+    while not sitting.stop.wanted:
         before = taken
-        for study in studies:
-            if (sitting.told.runs / study).is_dir() and not sitting.done(study).exists():
+        open_ones = [study for study in sitting.studies if not sitting.done(study).exists()]
+        if not open_ones:
+            break
+        for study in open_ones:
+            if (sitting.told.runs / study).is_dir():
                 taken += read_some(sitting, study, number)
         if taken == before:
             time.sleep(1)
@@ -139,10 +141,10 @@ def read_some(sitting: Sitting, study: str, number: int, most: int = 40) -> int:
     jobs = list(reading.possible(sitting.session(store), cells))
     kinds = list(dict.fromkeys(kind for _, kind, _ in jobs))
     # Each reader begins with kinds of its own, so that not all compile the same.
-    others = {kind: (place - number) % len(kinds) for place, kind in enumerate(kinds)}
+    turn = {kind: (place - number) % len(kinds) for place, kind in enumerate(kinds)}
     taken = 0
-    for _, _, job in sorted(jobs, key=lambda job: others[job[1]])[:most]:
-        if sitting.left() < SPARE:
+    for _, _, job in sorted(jobs, key=lambda job: turn[job[1]])[:most]:
+        if sitting.stop.wanted:
             break
         try:
             job()
@@ -156,11 +158,12 @@ def read_some(sitting: Sitting, study: str, number: int, most: int = 40) -> int:
 
 def start(told: argparse.Namespace) -> int:
     """All lanes and readers as processes, until they end or the time is over."""
+    sitting = Sitting(told)
+    for study in sitting.studies:
+        _ = sitting.request(study).grid  # a name that is not known is told before anything begins
     told.to.mkdir(parents=True, exist_ok=True)
     told.runs.mkdir(parents=True, exist_ok=True)
-    sitting, studies = Sitting(told), [study for lane in told.lanes for study in lane.split(",")]
-    for study in studies:
-        study_named(study)  # one that does not exist is told before anything begins
+    for study in sitting.studies:
         sitting.done(study).unlink(missing_ok=True)
     command = [sys.executable, __file__, "--minutes", str(told.minutes), "--begun",
                str(told.begun), "--preset", told.preset, "--to", str(told.to), "--runs",
@@ -172,16 +175,30 @@ def start(told: argparse.Namespace) -> int:
     wanted = [["--role", "lane", lane] for lane in told.lanes]
     wanted += [["--role", "reader", "--number", str(n), *told.lanes] for n in range(told.readers)]
     children = [subprocess.Popen([*command, *more], env=around) for more in wanted]
+    code = 0
     try:
         for child in children:
-            child.wait(timeout=max(1.0, sitting.left() + SPARE))
-    except subprocess.TimeoutExpired:
-        sitting.say("the time is over")
-    finally:
-        for child in children:
+            child.wait(timeout=max(1.0, told.begun + 60 * told.minutes - time.time()))
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as why:
+        by_hand = isinstance(why, KeyboardInterrupt)
+        sitting.say("stopping, what there is is kept" if by_hand else "the time is over")
+        code = 130 if by_hand else 0
+    failed = any(child.poll() for child in children)
+    wait_or_kill(children)
+    return 1 if failed else code
+
+
+def wait_or_kill(children: list[subprocess.Popen]) -> None:
+    """Asks all that still run to end, and gives them a moment to keep what they have."""
+    for child in children:
+        child.terminate()
+    late = time.monotonic() + SPARE
+    for child in children:
+        try:
+            child.wait(timeout=max(0.1, late - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             child.kill()
             child.wait()
-    return max(child.returncode for child in children)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -198,16 +215,27 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--begun", type=float, default=time.time(), help=argparse.SUPPRESS)
     told = parser.parse_args(words)
+    if told.readers < 1:
+        parser.error(f"--readers {told.readers}: expected at least 1, or nothing is read")
     if told.role is None:
-        return start(told)
+        try:
+            return start(told)
+        except RecombineError as error:
+            parser.exit(2, f"record.py: error: {error}\n")
+    sitting = Sitting(told)
+
+    def asked_to_stop(number: int, _: object) -> None:
+        sitting.stop.signal = number
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, asked_to_stop)
     enable_compilation_cache()
-    sitting, studies = Sitting(told), [study for lane in told.lanes for study in lane.split(",")]
     if told.role == "reader":
-        reader(sitting, told.number, studies)
+        reader(sitting, told.number)
         return 0
-    sitting.say("lane", *studies, "on", device().kind)
+    sitting.say("lane", *sitting.studies, "on", device().kind)
     worst = 0
-    for study in studies:
+    for study in sitting.studies:
         try:
             lane(sitting, study)
         except Exception:  # the next study of this lane has nothing to do with it

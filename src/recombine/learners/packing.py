@@ -122,21 +122,22 @@ def pack(
     `apart` keeps sources in rows of their own, for an encoder. An item goes to the fullest open
     row that can take it; what finds no place in the last row is left out.
     """
-    needs = np.asarray(
-        [(len(s), len(t) + 2) if apart else (0, len(s) + len(t) + 2)
-         for s, t in zip(sources, targets, strict=True)], np.int64,
-    ).reshape(-1, 2)  # fmt: skip
-    if len(needs) and needs.max() > length:
+    needs = [
+        (len(s), len(t) + 2) if apart else (0, len(s) + len(t) + 2)
+        for s, t in zip(sources, targets, strict=True)
+    ]
+    longest = max((max(need) for need in needs), default=0)
+    if longest > length:
         raise InvalidRequest(
-            f"an item has {needs.max()} tokens, more than the {length} of a row: use "
-            f"row={-(-int(needs.max()) // 64) * 64}"
+            f"an item has {longest} tokens, more than the {length} of a row: use "
+            f"row={-(-longest // 64) * 64}"
         )
-    place, starts, used = _placed(needs.tolist(), (length if apart else 0, length), rows, order)
+    place, starts, used = _placed(needs, (length if apart else 0, length), rows, order)
     return _filled(sources, targets, place, starts, length, rows, apart), place, used
 
 
 def _placed(
-    needs: list[list[int]], empty: tuple[int, int], rows: int, order: np.ndarray | None
+    needs: list[tuple[int, int]], empty: tuple[int, int], rows: int, order: np.ndarray | None
 ) -> tuple[Layout, Int[np.ndarray, "item 2"], int]:
     """Where every item goes and starts, and how many rows are used; `empty` is a new row's room.
 

@@ -139,13 +139,14 @@ def _kinds(grid: Any, final: Results) -> Table:
     rows = []
     for task in grid.tasks:
         found = [
-            _grouped(final.where(task=task, width=width),
-                     lambda split, part, _: part if split == "seen" else None)
+            _grouped(final.where(task=task, width=width), lambda split, part, _: (split, part))
             for width in grid.width
-        ]  # fmt: skip
-        kinds = sorted({kind for shares in found for kind in shares})
+        ]
+        kinds = sorted({kind for shares in found for split, kind in shares if split == "seen"})
         if len(kinds) > 1:
-            rows += [[task, kind, *(shares.get(kind) for shares in found)] for kind in kinds]
+            rows += [
+                [task, kind, *(shares.get(("seen", kind)) for shares in found)] for kind in kinds
+            ]
     return Table(
         "Exact answers like training, by kind of item",
         ["task", "kind", *(f"width {width}" for width in grid.width)], rows,
@@ -164,23 +165,18 @@ def _novelty(grid: Any, final: Results) -> list[Figure]:
     """Exact answers by how far an item is from training, at the largest width."""
     shown = []
     for task in grid.tasks:
-        kinds = task_named(task).beyond
         largest = final.where(task=task, width=max(grid.width))
-
-        def kind_and_novelty(split: str, part: str, novelty: int, kinds: dict[str, str] = kinds):
-            kind = kinds.get(split.removeprefix("unseen_"))
-            return (kind, novelty) if kind else None
-
-        found = _grouped(largest, kind_and_novelty)
-        if len({novelty for _, novelty in found}) > LEVELS:
+        found = _by_novelty(largest, task_named(task).beyond)
+        steps = {kind: sorted(n for k, n in found if k == kind) for kind in (ANEW, MORE)}
+        if not 0 < len({n for levels in steps.values() for n in levels}) <= LEVELS:
             continue
-        here = [seen(row) for row in largest]
-        lines = [Series("like training", [0], [float(np.mean(here))])] if found else []
-        for kind in (ANEW, MORE):
-            steps = sorted(novelty for k, novelty in found if k == kind)
-            means = [found[kind, n] for n in steps]
-            lines += [Series(kind, steps, means)] if steps else []
-        shown += [Panel(task, lines)] if lines else []
+        lines = [Series("like training", [0], [float(np.mean([seen(row) for row in largest]))])]
+        lines += [
+            Series(kind, levels, [found[kind, n] for n in levels])
+            for kind, levels in steps.items()
+            if levels
+        ]
+        shown.append(Panel(task, lines))
     if not shown:
         return []
     return [
@@ -206,6 +202,12 @@ def _configurations(grid: Any, results: Results, pilot: Results) -> tuple[Figure
     )  # fmt: skip
 
 
+def _by_novelty(rows: Results, kinds: dict[str, str]) -> dict[tuple[str | None, int], float]:
+    return _grouped(
+        rows, lambda split, _, novelty: (kinds.get(split.removeprefix("unseen_")), novelty)
+    )
+
+
 def _grouped(rows: Results, key: Callable[[str, str, int], Any]) -> dict[Any, float]:
     """Exact answers of several networks, by what `key` makes of split, part and novelty."""
     found: dict[Any, list[tuple[float, int]]] = {}
@@ -213,8 +215,7 @@ def _grouped(rows: Results, key: Callable[[str, str, int], Any]) -> dict[Any, fl
         table = row.readings["exact-match"].tables["parts"]
         columns = (table[name] for name in ("split", "part", "novelty", "items", "exact"))
         for split, part, novelty, count, exact in zip(*columns, strict=True):
-            if (group := key(split, part, novelty)) is not None:
-                found.setdefault(group, []).append((exact, count))
+            found.setdefault(key(split, part, novelty), []).append((exact, count))
     return {
         group: float(np.average([e for e, _ in pairs], weights=[n for _, n in pairs]))
         for group, pairs in found.items()

@@ -27,6 +27,11 @@ from recombine.studies import _sequences as parts
 from recombine.studies._pilots import FIRST_SEED
 from recombine.studies._sequence_tasks import ANEW, MORE, model_named, task_named
 
+ALL = (
+    "scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions", "tables",
+    "functions-steps", "arithmetic", "arithmetic-steps", "programs-run", "programs-write",
+    "multiplication", "subsequence", "strings", "zebra", "cogs",
+)  # fmt: skip
 USUAL = "learned"  # the configuration most published failures were found with
 
 
@@ -77,22 +82,14 @@ class Sequences(Study):
                       steps=30, batch=8, items=40, evaluations=2, usual_seeds=1, seeds=2),
         "quick": Grid(),
         "standard": Grid(
-            tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
-                   "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
-                   "programs-write", "multiplication", "subsequence", "strings", "zebra",
-                   "cogs"),
-            small=False,
+            tasks=ALL, small=False,
             configurations=("learned", "learned-small", "relative", "relative-small",
                             "relative-tied"),
             width=(48, 96, 192), middle=96, depth=4, head=32, steps=5_000, rate=1e-3, batch=32,
             items=1_000, evaluations=20, row=0,
         ),
         "paper": Grid(
-            tasks=("scan-length", "scan-jump", "scan-right", "listops", "pcfg", "functions",
-                   "tables", "functions-steps", "arithmetic", "arithmetic-steps", "programs-run",
-                   "programs-write", "multiplication", "subsequence", "strings", "zebra",
-                   "cogs"),
-            small=False,
+            tasks=ALL, small=False,
             configurations=("learned", "learned-small", "relative", "relative-small",
                             "relative-tied", "rotary", "no-positions", "encoder-relative",
                             "encoder-relative-tied"),
