@@ -22,6 +22,7 @@ from typing import Any
 
 from recombine.lab.run import study_named
 from recombine.lab.study import Study
+from recombine.report.tables import interval as bounds
 from recombine.studies import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,7 +83,7 @@ def found_rows(summary: dict[str, Any]) -> list[str]:
         interval = "–"
         if claim["interval"] is not None:
             middle, low, high = claim["interval"]
-            interval = f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+            interval = f"{middle:.3f} {bounds(low, high, 3)}"
         rows.append(line([claim["name"], claim["criterion"], interval, claim["verdict"]]))
     return rows
 

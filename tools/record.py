@@ -172,9 +172,16 @@ def start(told: argparse.Namespace) -> int:
     # are made by further interpreters, which must find this source.
     source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     around = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ, "PYTHONPATH": source}
-    wanted = [["--role", "lane", lane] for lane in told.lanes]
-    wanted += [["--role", "reader", "--number", str(n), *told.lanes] for n in range(told.readers)]
-    children = [subprocess.Popen([*command, *more], env=around) for more in wanted]
+    # A reading's programs run a few times: trying kernels for them takes longer than they do, and
+    # takes the cores from those that train.
+    flags = f"{around.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0".strip()
+    wanted = [(around, ["--role", "lane", lane]) for lane in told.lanes]
+    untuned = {**around, "XLA_FLAGS": flags}
+    wanted += [(untuned, ["--role", "reader", "--number", str(number), *told.lanes])
+               for number in range(told.readers)]  # fmt: skip
+    # In sessions of their own: Ctrl-C reaches this process only, which asks them to end.
+    children = [subprocess.Popen([*command, *more], env=env, start_new_session=True)
+                for env, more in wanted]  # fmt: skip
     code = 0
     try:
         for child in children:

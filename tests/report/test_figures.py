@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recombine.errors import InvalidRequest
-from recombine.report.document import Figure
+from recombine.report.document import ClaimRow, Figure
 from recombine.report.figures import (
     Estimates,
     Grid,
@@ -27,6 +27,7 @@ from recombine.report.figures import (
     panels,
     scatter,
 )
+from recombine.report.figures_interval import interval_bar
 from recombine.report.figures_style import MARKERS, PALETTE, marker, spread, tick_label
 from recombine.report.figures_svg import clean
 
@@ -265,3 +266,11 @@ def test_a_foreign_drawing_keeps_only_what_is_inert(svg: str) -> None:
 def test_what_is_no_drawing_is_refused(svg: str) -> None:
     with pytest.raises(InvalidRequest, match="expected"):
         clean(svg, "p-")
+
+
+def test_an_interval_with_one_bound_is_drawn_to_the_border():
+    known = ClaimRow("a", "A.", "at least 0.5", "inconclusive", 0.4, None, 0.7, None, None,
+                     5, "seeds", "", (0.5, None))  # fmt: skip
+    (line,) = re.findall(r'class="raw" d="M (\S+) 15 H (\S+)"', interval_bar(known))
+    assert float(line[0]) == 10.0 < float(line[1]) < 270.0
+    assert "adjusted" not in interval_bar(known)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from recombine._lazy import load
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments._instrument import Reading
@@ -158,6 +160,11 @@ def rounds(request: Request, store: Store, *, write: bool):
         cells += feasible.cells
 
 
+def _last_loss(store: Store, cell: Cell) -> float:
+    losses = store.tensors("cell", cell.id, "curves").get("loss", np.empty(0))
+    return float(np.mean(losses[-max(1, len(losses) // 20) :])) if len(losses) else float("nan")
+
+
 def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[tuple[str, str]]]:
     """Finished cells as rows; how many are missing; which failed and why."""
     rows, missing, failed = [], 0, []
@@ -179,7 +186,8 @@ def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[t
                                failure.get("reason", "")))  # fmt: skip
             summary = store.document("cell", cell.id, "summary")
             device = store.manifest("cell", cell.id)["device"]
-            rows.append(Row(cell.labels, cell.id, summary, readings, device))
+            loss = _last_loss(store, cell)
+            rows.append(Row(cell.labels, cell.id, summary, readings, device, loss))
             continue
         missing += 1
         readings = [("reading", name) for name in requests.values()]

@@ -199,7 +199,8 @@ def run_shard(
     provenance = {
         "seconds": time.monotonic() - begun,
         "compile_seconds": compiled.seconds,
-        "shard": {**asdict(shard), "id": shard.id},
+        # Not which cells: the plan says it once, and every cell of a stack would list all others.
+        "shard": {**asdict(shard), "cells": len(shard.cells), "id": shard.id},
         "resumed": resumed or [],
         "resume_is": "bit-identical" if not device().accelerated and shard.over.trivial
         and len(resumed or []) <= 1 else "statistical",

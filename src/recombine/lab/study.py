@@ -51,6 +51,7 @@ class Row:
     summary: Mapping[str, Any]
     readings: Mapping[str, Reading]
     compute: Mapping[str, Any] = field(default_factory=dict)
+    loss: float = float("nan")  # of training, over its last twentieth; NaN where it has no curve
 
     def value(self, instrument: str, name: str, control: str | None = None) -> float:
         """A number of a reading, or of one of its controls; NaN where the reading has none."""

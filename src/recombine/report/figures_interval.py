@@ -47,8 +47,10 @@ def interval_bar(claim: ClaimRow) -> str:
         ("adjusted", (claim.adjusted_low, claim.adjusted_high)),
         ("raw", (claim.low, claim.high)),
     ):
-        first, last = ends
-        if first is not None and last is not None and math.isfinite(first + last):
+        known = [end if end is not None and math.isfinite(end) else None for end in ends]
+        if known != [None, None]:  # with one bound only, the line goes on to the border
+            first, last = (low if known[0] is None else known[0],
+                           high if known[1] is None else known[1])  # fmt: skip
             parts.append(f'<path class="{name}" d="M {place(first):g} 15 H {place(last):g}"/>')
     parts.append(f'<circle class="estimate" cx="{place(claim.estimate):g}" cy="15" r="5"/>')
     decimals = decimals_for(bounds)

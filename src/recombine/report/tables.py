@@ -177,14 +177,16 @@ def _fit(text: str, width: int, right: bool) -> str:
 
 
 def interval(low: float | None, high: float | None, decimals: int | None = None) -> str:
-    """An interval in brackets, empty when there is none.
+    """An interval in brackets, open at an end that has no bound, empty when there is none.
 
-    >>> interval(0.8, 0.91, 2)
-    '[0.80, 0.91]'
+    >>> interval(0.8, 0.91, 2), interval(None, 0.91, 2), interval(None, None)
+    ('[0.80, 0.91]', '(-∞, 0.91]', '')
     """
-    if low is None or high is None:
+    if low is None and high is None:
         return ""
-    return f"[{number(low, decimals)}, {number(high, decimals)}]"
+    first = "(-∞" if low is None else f"[{number(low, decimals)}"
+    last = "∞)" if high is None else f"{number(high, decimals)}]"
+    return f"{first}, {last}"
 
 
 def claims_table(report: Report) -> Table:

@@ -44,14 +44,15 @@ class Kind(NamedTuple):
     instrument: str
     unseen: str
     metric: str
-    floor: float  # the seen score below which a network is undertrained
 
 
 KINDS = {
-    "hyperteacher": Kind("generalization", "unseen", "R²", 0.9),
-    "scenes": Kind("composition", "unseen", "success", 0.9),
-    "chains": Kind("exact-match", "unseen_collected", "share of exact answers", 0.9),
+    "hyperteacher": Kind("generalization", "unseen", "R²"),
+    "scenes": Kind("composition", "unseen", "success"),
+    "chains": Kind("exact-match", "unseen_collected", "share of exact answers"),
 }
+LEAST_SEEN = 0.9  # the seen score below which a network is undertrained
+MOST_LOSS = 0.01  # of chains, in nats a token: an answer of six tokens then has .94
 
 
 @dataclass(frozen=True)
@@ -330,8 +331,14 @@ def untrained(row: Row) -> float:
 
 
 def trained(row: Row) -> bool:
-    """Whether a network learnt what it was shown."""
-    return not row.diverged and seen(row) >= KINDS[row.labels["family"]].floor
+    """Whether a network learnt what it was shown.
+
+    A chain has as many items as there are inputs, eight: what is held back of known chains asks
+    for inputs that narrow data never show, of a network that may know every item of training. So
+    chains are judged by their training loss.
+    """
+    learnt = row.loss <= MOST_LOSS if row.labels["family"] == "chains" else seen(row) >= LEAST_SEEN
+    return learnt and not row.diverged
 
 
 def of_budget(grid: Grid, results: Results) -> Results:

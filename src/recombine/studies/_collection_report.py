@@ -105,8 +105,9 @@ def _score_table(here: Results, names: Sequence[str], starts: Sequence[str], met
         f"{metric.capitalize()} by start and strategy",
         ["start", "collected", f"seen {metric}", f"unseen {metric}", "untrained", "networks",
          "left out"],
-        rows, "Left out of claims: networks whose seen score is below its floor, or that "
-        "diverged. The means here are over all networks.",
+        rows, "Left out of claims: networks that diverged or did not learn what they were shown "
+        f"(seen score below {parts.LEAST_SEEN:g}; chains: training loss above "
+        f"{parts.MOST_LOSS:g}). The means here are over all networks.",
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ class FractureStudy(Study):
         "The Fractured Entangled Representation Hypothesis, 2025; the evolution without a target, "
         "the measures and what is learnt next are ours"
     )
-    cost = "quick: 1.7 min on two CPU cores; standard: 9 min on one H200 (estimated)"
+    cost = "quick: 1.7 min on two CPU cores; standard: 14 min on one H200, beside two other studies"
     not_shown = (
         "People's choices: our pictures were evolved for variety, not picked by eye; two that "
         "people picked are read where their genomes are on this machine.",
