@@ -53,6 +53,16 @@ def test_what_cannot_be_is_told_in_one_line_before_anything_begins(tmp_path, wor
 
 
 @pytest.mark.slow
+def test_a_lane_goes_on_with_the_next_study_while_one_waits_for_readings(tmp_path):
+    code, told = record(tmp_path, "anatomy,collection")
+    assert code == 0, told
+    lines = [line.partition("] ")[2] for line in told.splitlines()]
+    (begun,) = [i for i, line in enumerate(lines) if line.startswith("collection round 0: ")]
+    assert begun < lines.index("anatomy ends")
+    assert "anatomy missing 0, failed 0" in lines and "collection missing 0, failed 0" in lines
+
+
+@pytest.mark.slow
 def test_stopped_by_hand_it_says_so_and_leaves_no_process(tmp_path):
     command = [sys.executable, TOOL, "--preset", "smoke", "--readers", "1", "anatomy"]
     with subprocess.Popen(

@@ -2,12 +2,12 @@
 
     python tools/record.py --minutes 25 --readers 5 sequences foretold,collection,anatomy
 
-Each word is a lane: a process that trains its studies one after another. Readers, processes too,
-take readings of whatever is trained meanwhile, as the Python of an instrument would hold training
-up. Every minute the curves and readings of each study are written to `--to` as
-STUDY-PRESET.zip, for `recombine import`. What lies there already, or in results/, is imported
-first: only what is missing is done. Stores are in `--runs`, one a study; a line goes to the
-standard output whenever something ends.
+Each word is a lane: a process that trains its studies one after another, and goes on with the
+next while one waits for its readings. Readers, processes too, take readings of whatever is trained
+meanwhile, as the Python of an instrument would hold training up. Every minute the curves and
+readings of each study are written to `--to` as STUDY-PRESET.zip, for `recombine import`. What lies
+there already, or in results/, is imported first: only what is missing is done. Stores are in
+`--runs`, one a study; a line goes to the standard output whenever something ends.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from recombine.errors import Interrupted, InvalidRequest, RecombineError
@@ -79,8 +80,8 @@ class Sitting:
             file.rename(file.with_name(file.name.removeprefix(".")))
 
 
-def lane(sitting: Sitting, study: str) -> None:
-    """Trains a study round after round, and waits for its readings."""
+def lane(sitting: Sitting, study: str) -> Iterator[None]:
+    """Trains a study round after round; yields as long as readings are due."""
     store, request = sitting.store(study), sitting.request(study)
     for folder in (ROOT / "results", sitting.told.to):
         if known := sorted(folder.glob(f"{study}-{request.preset}*.zip")):
@@ -104,7 +105,7 @@ def lane(sitting: Sitting, study: str) -> None:
                 _, missing, failed = gather_rows(store, feasible.cells)
                 if missing <= len(failed):
                     break
-                time.sleep(1)
+                yield
         found = collect(request, store)
         sitting.say(study, f"missing {found.missing}, failed {len(found.failed)}")
         if found.finished:
@@ -117,6 +118,25 @@ def lane(sitting: Sitting, study: str) -> None:
         sitting.keep(study)
         sitting.done(study).touch()
         sitting.say(study, "ends")
+
+
+def in_turn(sitting: Sitting) -> bool:
+    """Trains the studies of a lane, each whenever it can go on; whether all went well."""
+    going = {study: lane(sitting, study) for study in sitting.studies}
+    well = True
+    while going:
+        for study, work in list(going.items()):
+            try:
+                next(work)
+            except StopIteration:
+                del going[study]
+            except Exception:  # the other studies have nothing to do with it
+                traceback.print_exc()
+                del going[study]
+                well = False
+        if going:
+            time.sleep(2)
+    return well
 
 
 def reader(sitting: Sitting, number: int) -> None:
@@ -135,7 +155,7 @@ def reader(sitting: Sitting, number: int) -> None:
     sitting.say(f"reader {number} took {taken} readings")
 
 
-def read_some(sitting: Sitting, study: str, number: int, most: int = 40) -> int:
+def read_some(sitting: Sitting, study: str, number: int, most: int = 20) -> int:
     store, request = sitting.store(study), sitting.request(study)
     cells = [cell for feasible in rounds(request, store, write=False) for cell in feasible.cells]
     jobs = list(reading.possible(sitting.session(store), cells))
@@ -241,14 +261,7 @@ def main(words: list[str] | None = None) -> int:
         reader(sitting, told.number)
         return 0
     sitting.say("lane", *sitting.studies, "on", device().kind)
-    worst = 0
-    for study in sitting.studies:
-        try:
-            lane(sitting, study)
-        except Exception:  # the next study of this lane has nothing to do with it
-            traceback.print_exc()
-            worst = 1
-    return worst
+    return 0 if in_turn(sitting) else 1
 
 
 if __name__ == "__main__":
