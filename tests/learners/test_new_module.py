@@ -1,4 +1,4 @@
-"""Going on after one module was exchanged: what changes, and what stays."""
+"""Going on with another teacher, or after one module was exchanged: what changes, what stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from recombine.errors import InvalidRequest
 from recombine.families import Hyperteacher
 from recombine.lab.engine import initial_state
-from recombine.learners import NewModule, Supervised, check_learner
+from recombine.learners import Continued, MaskLearner, NewModule, Supervised, check_learner
 from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.check import stand_ins
 from recombine.models import MLP
@@ -24,9 +24,30 @@ BASE = Supervised(
 NEW = NewModule.after(BASE, module=2, training_steps=30)
 
 
+ELSEWHERE = replace(BASE, seeds=replace(BASE.seeds, content=7))
+GOES_ON = Continued.after(ELSEWHERE, seeds=BASE.seeds, training_steps=30)
+
+
 @pytest.mark.slow
-def test_it_keeps_the_contract_of_a_learner():
-    check_learner(NEW, mate=replace(NEW, module=3))
+@pytest.mark.parametrize("learner", [NEW, GOES_ON], ids=["new module", "another teacher"])
+def test_it_keeps_the_contract_of_a_learner(learner):
+    mate = replace(NEW, module=3) if learner is NEW else replace(GOES_ON, learning_rate=1e-4)
+    check_learner(learner, mate=mate)
+
+
+def test_pretrained_elsewhere_it_learns_what_it_would_have_from_scratch():
+    scratch = replace(BASE, training_steps=30)
+    found, plain = (one.prepare(stand_ins(one)) for one in (GOES_ON, scratch))
+    assert jax.tree.all(jax.tree.map(np.array_equal, found.merged(), plain.merged()))
+    assert GOES_ON.program() == scratch.program(), "all share one compiled program"
+    assert MaskLearner(base=GOES_ON).program() == MaskLearner(base=scratch).program()
+
+
+def test_a_network_of_another_shape_cannot_go_on():
+    with pytest.raises(InvalidRequest, match="can only go on as what it is"):
+        replace(GOES_ON, model=MLP(width=14, depth=1)).check()
+    with pytest.raises(InvalidRequest, match="can only go on as what it is"):
+        replace(GOES_ON, family=Hyperteacher(modules=7, active=2)).check()
 
 
 def test_only_one_module_is_new():
@@ -59,10 +80,11 @@ def test_every_task_has_the_new_module():
         assert space.indicator(ranks)[:, 2].all()
 
 
-def test_it_begins_with_the_weights_it_is_given():
-    given = stand_ins(NEW)
-    state = initial_state(NEW, NEW.prepare(given), "float32")
-    found = NEW.weights(state)
+@pytest.mark.parametrize("learner", [NEW, GOES_ON], ids=["new module", "another teacher"])
+def test_it_begins_with_the_weights_it_is_given(learner):
+    given = stand_ins(learner)
+    state = initial_state(learner, learner.prepare(given), "float32")
+    found = learner.weights(state)
     for name, weight in given["base"].items():
         np.testing.assert_array_equal(found[name], weight)
     assert named(state.model).keys() == given["base"].keys()

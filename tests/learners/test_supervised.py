@@ -54,7 +54,8 @@ SMALL = {
 
 # Whose own tests put them to the battery, with what they need upstream.
 ELSEWHERE = {
-    "masks": "test_masks", "new-module": "test_new_module", "pictures": "test_pictures",
+    "masks": "test_masks", "pictures": "test_pictures",
+    "continued": "test_new_module", "new-module": "test_new_module",
     "odd-one-out": "test_odd_one_out", "pretraining": "test_odd_one_out",
     "binding": "test_binding", "segregation": "test_binding",
 }  # fmt: skip

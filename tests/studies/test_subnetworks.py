@@ -13,14 +13,18 @@ from recombine.errors import InvalidRequest
 from recombine.instruments import Reading
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
+from recombine.learners.continued import Continued
 from recombine.learners.masks import MaskLearner
+from recombine.learners.supervised import Supervised
 from recombine.studies.subnetworks import (
     CONTROLS,
     FAMILIES,
     Grid,
     SubnetworksStudy,
     conditions,
+    dosed_conditions,
     odd_network,
+    student,
 )
 
 GRID = Grid(pretraining=100, dose=(1 / 16, 1 / 4, 1.0), controls=CONTROLS,
@@ -63,8 +67,8 @@ def made(score: Callable[[dict[str, Any]], tuple[Scores, Scores]], **more: float
     """Results of the whole grid, from what each mask's labels leave of the two parts."""
     found = []
     for task, widths in (("fields", (0,)), ("modules", GRID.width)):
-        names = conditions(GRID, "fields") if task == "fields" else ["scratch", "untrained"]
-        for condition in names:
+        alone = ["scratch", *dosed_conditions(GRID), "untrained"]
+        for condition in conditions(GRID, "fields") if task == "fields" else alone:
             for width in widths:
                 for seed in range(5):
                     for rule in range(2):
@@ -126,6 +130,8 @@ def test_networks_without_parts_refute_the_claims_and_not_the_controls():
     assert found["fields: more than the complement"] == "refuted"
     assert found["fields: pretraining parts it more"] == "refuted"
     assert found["fields: pretraining parts more networks"] == "refuted"
+    assert found["modules: pretraining parts them more"] != "supported"
+    assert found["modules: the more the more"] != "supported"
     assert found["control: planted parts are found"] == "supported"
 
 
@@ -325,3 +331,19 @@ def test_every_task_has_its_networks_in_every_condition():
     assert ("planted" in conditions(grid, "fields")) and (
         "mixed" not in conditions(grid, "verb-plural")
     )
+
+
+def test_students_are_pretrained_on_another_teacher_and_then_taught_as_from_scratch():
+    grid = SubnetworksStudy().grid("standard", {})
+    scratch, small, full = (
+        student(grid, 128, condition, 3) for condition in ("scratch", "dose 0.0625", "dose 1")
+    )
+    assert isinstance(scratch, Supervised) and isinstance(full, Continued)
+    assert Continued.after(scratch) == replace(full, base=scratch)
+    before, brief = full.upstream()["base"], small.upstream()["base"]
+    assert before.steps == scratch.steps == 16 * brief.steps - 80, "in tens, 30,000 / 16 = 1,880"
+    assert isinstance(before, Supervised) and before.seeds.content != scratch.seeds.content
+    assert before.seeds.init == scratch.seeds.init and before.model == scratch.model
+    for network in (small, full):
+        network.check()
+        MaskLearner(base=network, part=1).check()

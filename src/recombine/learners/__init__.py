@@ -13,6 +13,7 @@ REGISTRY = {
     "odd-one-out": "recombine.learners.odd_one_out:OddOneOut",
     "pretraining": "recombine.learners.pretraining:Pretraining",
     "masks": "recombine.learners.masks:MaskLearner",
+    "continued": "recombine.learners.continued:Continued",
     "new-module": "recombine.learners.new_module:NewModule",
     "pictures": "recombine.learners.pictures:PictureLearner",
 }
@@ -23,6 +24,7 @@ __getattr__, __all__ = lazy(
         "Arrays": "recombine.learners._learner",
         "AsDrawn": "recombine.learners.as_drawn",
         "Binding": "recombine.learners.binding",
+        "Continued": "recombine.learners.continued",
         "Flow": "recombine.learners.flow",
         "Learner": "recombine.learners._learner",
         "MaskLearner": "recombine.learners.masks",

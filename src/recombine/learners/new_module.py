@@ -3,71 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from recombine.errors import InvalidRequest
-from recombine.learners._learner import Arrays, Learner, Tensors
-from recombine.learners._tasks import build_support, content_shapes, draw_content, model_shapes
-from recombine.learners.as_drawn import AsDrawn
-from recombine.learners.optimiser import Trained, start
-from recombine.learners.supervised import Supervised, SupervisedProgram
-from recombine.trees import pad_to, unnamed
+from recombine.learners._learner import Arrays, Tensors
+from recombine.learners._tasks import build_support, content_shapes, draw_content
+from recombine.learners.continued import Continued
+from recombine.learners.supervised import SupervisedProgram
+from recombine.trees import pad_to
 
 
 @dataclass(frozen=True)
-class NewModuleProgram(SupervisedProgram):
-    """Begins with weights that are given."""
-
-    def init(self, arrays: dict[str, Any], key: Any) -> Trained:
-        return start(arrays["known"]) if "known" in arrays else super().init(arrays, key)
-
-
-@dataclass(frozen=True)
-class NewModule(Supervised):
+class NewModule(Continued):
     """A finished network goes on learning after one module was exchanged for another.
 
     Only combinations with the new module are trained and tested, of those that `base` saw and of
-    those it did not. How many steps it takes is told by the curves of `seen` and `unseen`. With
-    `AsDrawn` as its base it starts from scratch.
+    those it did not. How many steps it takes is told by the curves of `seen` and `unseen`.
     """
 
     version: ClassVar[int] = 1
 
-    base: Learner = field(default_factory=Supervised)
     module: int = 0
     fresh: int = 1_000_000  # seed of the new module's content
-
-    @staticmethod
-    def after(base: Supervised | AsDrawn, module: int = 0, **changes: Any) -> NewModule:
-        """The learner that goes on where `base` ends, with all its settings but the changes."""
-        trained = base.learner if isinstance(base, AsDrawn) else base
-        settings = {one.name: getattr(trained, one.name) for one in fields(Supervised)}
-        return NewModule(**{**settings, "base": base, "module": module, **changes})
-
-    def upstream(self) -> dict[str, Learner]:
-        return {"base": self.base}
 
     def check(self) -> None:
         super().check()
         if not 0 <= self.module < self.family.modules:
             raise InvalidRequest(f"module={self.module}: expected 0 to {self.family.modules - 1}")
 
-    def natural(self, precision: str = "float32") -> NewModuleProgram:
-        return NewModuleProgram(**_fields(super().natural(precision)))
-
-    def program(self, precision: str = "float32") -> NewModuleProgram:
-        return NewModuleProgram(**_fields(super().program(precision)))
-
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
-        plain = super().prepare({}).member
-        program, natural = self.program(), self.natural()
-        model = unnamed(given["base"], model_shapes(natural)) if given else None
-        member = {**plain, "family": self._exchanged(program), **self._tables(plain)}
-        known = {} if model is None else {"known": pad_to(model, model_shapes(program))}
-        return Arrays(member=member, first=known)
+        known = super().prepare(given)
+        plain = known.member
+        member = {**plain, "family": self._exchanged(self.program()), **self._tables(plain)}
+        return Arrays(member=member, first=known.first)
 
     def _exchanged(self, program: SupervisedProgram) -> Any:
         """The family's content with one module drawn anew."""
@@ -105,7 +76,3 @@ class NewModule(Supervised):
             table[: mine.size] = mine
             found |= {name: table, f"{name}_count": np.int32(mine.size)}
         return found
-
-
-def _fields(program: SupervisedProgram) -> dict[str, Any]:
-    return {one.name: getattr(program, one.name) for one in fields(program)}

@@ -358,17 +358,19 @@ def _joined(notes: Sequence[str]) -> str:
     return " ".join(dict.fromkeys(note for note in notes if note))
 
 
-def by_dose(task: str, conditions: Sequence[str]) -> Callable[[Results], Evidence]:
+def by_dose(
+    task: str, conditions: Sequence[str], number: Number = ablation, **labels: Any
+) -> Callable[[Results], Evidence]:
     """The rank correlation of ablation with the dose of pretraining, for each seed."""
 
     def measure(results: Results) -> Evidence:
         found: dict[int, list[tuple[float, float]]] = {}
         notes, kinds = [], []
         for condition in conditions:
-            rows, note = usable(results, condition, task)
+            rows, note = usable(results, condition, task, **labels)
             notes += [f"{told(condition).capitalize()}: {note}"] if note else []
             kinds += [(rows, condition, note)] if rows else []
-            for seed, value in by_seed(rows, ablation).items():
+            for seed, value in by_seed(rows, number).items():
                 found.setdefault(seed, []).append((dose_of(condition), value))
         whole = [np.asarray(pairs) for pairs in found.values() if len(pairs) > 2]
         values = [_rank_correlation(*pairs.T) for pairs in whole]

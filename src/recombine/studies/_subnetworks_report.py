@@ -94,7 +94,7 @@ def _ablations(results: Results, task: str) -> Figure:
 
 def _widths(grid: Any, results: Results) -> Figure:
     lines = []
-    for condition in ("scratch", "untrained"):
+    for condition in _conditions(results, MODULES):
         columns = [
             _estimate(list(by_seed(
                 usable(results, condition, MODULES, width=width)[0], beyond_random

@@ -275,7 +275,7 @@ def _new_modules(
     return [
         Cell(
             NewModule.after(
-                before, module, support=SupportRule("random", held_out=grid.share),
+                before, module=module, support=SupportRule("random", held_out=grid.share),
                 seeds=Seeds.all(seed), training_steps=grid.module_steps, evaluation_every=LOOKS,
             ),
             {"part": "module", "seed": seed, "held_out": share, "student": student,

@@ -10,7 +10,7 @@ pretraining makes this more consistent; in a network that was never trained it d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from recombine.lab.judge import Judgement, sentence
 from recombine.lab.study import Cell, Claim, Results, Study
 from recombine.learners._learner import Learner
 from recombine.learners.as_drawn import AsDrawn
+from recombine.learners.continued import Continued
 from recombine.learners.masks import Masking, MaskLearner
 from recombine.learners.odd_one_out import OddOneOut
 from recombine.learners.planted import PlantedOdd
@@ -50,6 +51,7 @@ FAMILIES: dict[str, OddFamily] = {
 
 CONTROLS = ("planted", "mixed", "rotated", "untrained", "decayed")
 HIDDEN = "control: mixed weights hide them"
+OTHER_TEACHER = 500_000  # seeds of those that students are pretrained on
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,6 @@ class SubnetworksStudy(Study):
         "All published tasks at once: `standard` has one of the three pairs of picture rules and "
         "one of the four sentence rules; `--set tasks=...` takes the others (each compiles three "
         "programs more).",
-        "Pretraining of students: those of hyperteachers are trained from scratch or not at all.",
         "Controls beyond fields: planted, mixed, rotated and decayed networks are there for "
         "fields alone; pictures and sentences have the untrained one and ablations of as many "
         "weights.",
@@ -144,14 +145,9 @@ class SubnetworksStudy(Study):
                     labels = {"task": task, "condition": condition, "width": 0, "seed": seed}
                     found += masks(grid, network, labels, 2)
         for width in grid.width:
-            for condition in ("scratch", "untrained"):
+            for condition in ("scratch", *dosed_conditions(grid), "untrained"):
                 for seed in range(grid.seeds):
-                    student = base.cell(
-                        base.training_named(grid.training), modules=grid.modules,
-                        active=grid.active, width=width, depth=2, seed=seed,
-                    ).learner  # fmt: skip
-                    assert isinstance(student, Supervised)
-                    network = AsDrawn(student) if condition == "untrained" else student
+                    network = student(grid, width, condition, seed)
                     labels = {"task": MODULES, "condition": condition, "width": width, "seed": seed}
                     found += masks(grid, network, labels, grid.masked_modules)
         return found
@@ -233,12 +229,21 @@ def conditions(grid: Grid, task: str) -> list[str]:
     if task not in FAMILIES:
         raise unknown("task", task, FAMILIES)
     own = [c for c in grid.controls if c == "untrained" or task == "fields"]
-    return ["scratch", *(parts.dosed(d) for d in doses(grid)), *own]
+    return ["scratch", *dosed_conditions(grid), *own]
 
 
 def doses(grid: Grid) -> tuple[float, ...]:
     """Those of pretraining; a dose of 0 is the network from scratch, which is always there."""
     return tuple(dose for dose in grid.dose if dose)
+
+
+def dosed_conditions(grid: Grid) -> list[str]:
+    return [parts.dosed(dose) for dose in doses(grid)]
+
+
+def dose_steps(full: int, condition: str) -> int:
+    """Steps of a dose, in tens."""
+    return max(10, 10 * round(full * parts.dose_of(condition) / 10))
 
 
 def most_below(rules: list[float]) -> float:
@@ -265,7 +270,7 @@ def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
         )  # fmt: skip
     pretraining = None
     if condition.startswith("dose"):
-        steps = max(10, round(grid.pretraining * parts.dose_of(condition)))
+        steps = dose_steps(grid.pretraining, condition)
         pretraining = Pretraining(
             family, model, seeds, steps, grid.batch, grid.rate, evaluation_every=steps
         )
@@ -275,6 +280,26 @@ def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
         decay=PlantedOdd.decay if condition == "decayed" else 0.0,
     )  # fmt: skip
     return AsDrawn(network) if condition == "untrained" else network
+
+
+def student(grid: Grid, width: int, condition: str, seed: int) -> Learner:
+    """A student of a hyperteacher; pretraining is on another teacher, with other modules."""
+    learner = base.cell(
+        base.training_named(grid.training), modules=grid.modules, active=grid.active, width=width,
+        depth=2, seed=seed,
+    ).learner  # fmt: skip
+    assert isinstance(learner, Supervised)
+    if condition == "untrained":
+        return AsDrawn(learner)
+    if not condition.startswith("dose"):
+        return learner
+    steps = dose_steps(learner.training_steps, condition)
+    elsewhere = replace(learner.seeds, content=OTHER_TEACHER + seed, train=OTHER_TEACHER + seed)
+    before = replace(learner, seeds=elsewhere, training_steps=steps, evaluation_every=steps)
+    return Continued.after(
+        before, seeds=learner.seeds, training_steps=learner.training_steps,
+        evaluation_every=learner.evaluation_every,
+    )  # fmt: skip
 
 
 def masks(grid: Grid, network: Learner, labels: dict, count: int) -> list[Cell]:
@@ -357,7 +382,7 @@ def odd_claims(grid: Grid, task: str) -> list[Claim]:
                 f"{task}: the more the more",
                 f"For '{task}' the difference falls with the dose of pretraining (rank "
                 "correlation)",
-                parts.by_dose(task, ["scratch", *(parts.dosed(d) for d in doses(grid))]), below=0.0,
+                parts.by_dose(task, ["scratch", *dosed_conditions(grid)]), below=0.0,
             ))  # fmt: skip
     return found
 
@@ -377,6 +402,23 @@ def module_claims(grid: Grid) -> list[Claim]:
               parts.difference(MODULES, "scratch", "untrained", parts.beyond_random,
                                width=large), below=0.0),
     ]  # fmt: skip
+    if doses(grid):
+        most = parts.dosed(max(doses(grid)))
+        found.append(Claim(
+            "modules: pretraining parts them more",
+            f"At width {large}, the difference is lower after the full dose of pretraining, on "
+            "another teacher, than from scratch",
+            parts.difference(MODULES, most, "scratch", parts.beyond_random, width=large),
+            below=0.0,
+        ))  # fmt: skip
+    if len(doses(grid)) > 2:
+        found.append(Claim(
+            "modules: the more the more",
+            f"At width {large}, the difference falls with the dose of pretraining (rank "
+            "correlation)",
+            parts.by_dose(MODULES, ["scratch", *dosed_conditions(grid)], parts.beyond_random,
+                          width=large), below=0.0,
+        ))  # fmt: skip
     if small < large:
         found.append(Claim(
             "modules: width parts them more",
