@@ -41,6 +41,6 @@ def unknown(what: str, given: str, allowed: Iterable[str]) -> UnknownName:
     unknown rule 'poplar': did you mean 'popular'? (allowed: popular, random)
     """
     names = sorted(allowed)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return UnknownName(f"unknown {what} {given!r}: {hint}(allowed: {', '.join(names)})")

@@ -446,3 +446,19 @@ def test_a_package_that_an_extra_brings_is_named_with_it(adapter, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InvalidRequest, match=r"pip install 'recombine\[torch\]'"):
         load_model(adapter("import torch"))
+
+
+def test_a_file_with_the_name_of_a_package_works_or_says_that_it_hides_it(
+    adapter, data, tmp_path, monkeypatch, capsys
+):
+    place = adapter(template("jax"), "jax.py")
+    monkeypatch.chdir(tmp_path)  # where an adapter often lies
+    assert command(place, "--data", str(data), "--rows", "2") is None
+    capsys.readouterr()
+    (tmp_path / "packages" / "rare_package").mkdir(parents=True)
+    (tmp_path / "packages" / "rare_package" / "__init__.py").write_text("there = 1")
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    monkeypatch.syspath_prepend(tmp_path)
+    place = adapter("import rare_package\nmodel = rare_package.there", "rare_package.py")
+    with pytest.raises(InvalidRequest, match=r"hides it from .*to my_rare_package\.py say"):
+        load_model(place)

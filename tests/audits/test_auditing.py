@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from recombine.audits.auditing import Asked, Audit, Evaluation, audit
 from recombine.audits.labels import label_noise
-from recombine.audits.page import document_of, report_of
+from recombine.audits.page import document_of, report_of, tables_of
 from recombine.audits.slices import slices
 from recombine.errors import InvalidRequest
 from recombine.report.html import render
 from recombine.splits.divergence import Divergences, chernoff, divergences, joined
 from recombine.splits.pieces import pieces
+from recombine.tables.novelty import Links
 from recombine.tables.reading import read_rows
 from recombine.tables.rows import Rows, aligned
 
@@ -104,6 +105,24 @@ def test_one_value_only_is_said():
     found = audit(rows([("red", s, p) for s, p in itertools.product(*VALUES[1:])] * 20))
     assert "one value only (red)" in found.why_not["factor colour"]
     assert found.findings == []
+
+
+def test_one_factor_alone_has_nothing_to_combine_and_raises_no_alarm():
+    found = audit(rows([(line[0],) for line in EVERY * 20], ("colour",)))
+    assert found.findings == [] and found.parts == ()
+    assert found.sentence() == (
+        "The values are covered; with one factor there is nothing to combine. Alarms: none."
+    )
+    assert "nothing to combine" in found.why_not["factors"]
+    assert {c["connected"] for c in document_of(found)["connected"]} == {None}
+    page = render(report_of(found))
+    assert "not connected" not in page and "Every possible pair" not in page
+
+
+def test_one_column_of_lists_does_combine():
+    lists = [["red", "cube"], ["blue", "ball"]] * 20
+    found = audit(read_rows({"tags": lists}, None))
+    assert [f.kind for f in found.findings] == ["disconnected part"]
 
 
 # --- one defect, one alarm ---
@@ -195,6 +214,31 @@ def test_weights_move_the_exposure():
         assert found.exposure.pairs == 0.0
     with pytest.raises(InvalidRequest, match="none negative"):
         audit(train, Asked(target=target, traffic=np.array([-1.0, 1, 1])))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_traffic_that_is_counted_is_as_far_from_training_as_the_same_rows(seed):
+    rng = np.random.default_rng(seed)
+    train, times = rows(drawn(seed, 80)), rng.integers(0, 6, len(EVERY))
+    times[0] += 1
+    met = [line for line, n in zip(EVERY, times, strict=True) for _ in range(n)]
+    counted = audit(train, Asked(target=rows(EVERY), traffic=times.astype(float)))
+    plain = audit(train, Asked(target=rows(met)))
+    assert vars(counted.divergences["target"]) == pytest.approx(vars(plain.divergences["target"]))
+    by_hand = divergences(*aligned(train, rows(met)))
+    assert counted.divergences["target"].compounds == pytest.approx(by_hand.compounds)
+
+
+def test_weighted_pairs_of_tables_too_large_to_make_are_counted_alike():
+    rng = np.random.default_rng(0)
+    lines = [(f"a{i}", f"b{j}") for i, j in rng.integers(0, 3000, (6000, 2))]
+    table = rows(lines, ("a", "b"))
+    weights = rng.integers(1, 4, len(lines)).astype(float)
+    repeated = table.take(np.repeat(np.arange(len(lines)), weights.astype(int)))
+    one, other = Links.of(table, weights), Links.of(repeated)
+    assert np.array_equal(one.ends, other.ends) and np.array_equal(one.alone, other.alone)
+    assert np.array_equal(one.counts, other.counts)
 
 
 def test_holes_are_ranked_by_traffic_and_surprise_and_by_risk_where_it_is_known():
@@ -303,6 +347,84 @@ def test_many_lost_combinations_hardly_ever_make_a_slice():
 def test_a_pair_that_fails_in_all_its_combinations_is_a_slice():
     found = evaluated(EVERY * 40, lambda line: 0.8 if line[:2] == ("red", "cube") else 0.05)
     assert told(found) == [("failing slice", "colour=red, shape=cube")]
+
+
+def test_rates_and_their_intervals_lie_between_0_and_1_and_are_never_certain():
+    trained = [line for line in EVERY * 4 if line[:2] != ("red", "cube")]
+    seen = audit(rows(trained), Asked(evaluation=rows(EVERY * 2), outcome=np.ones(24)))
+    one = rows([EVERY[0]])
+    single = audit(rows(trained), Asked(evaluation=one, outcome=np.ones(1)))
+    mixed = evaluated(EVERY * 9, lambda line: 0.5 * (line[0] == "red"))
+    for found in (seen, single, mixed):
+        ends = [n.score for n in judged(found).levels]
+        ends += [b.observed for b in judged(found).risk.calibration]
+        assert all(0 <= end.low < end.high <= 1 for end in ends)
+        assert all(end.low <= end.estimate <= end.high for end in ends)
+
+
+def test_rows_without_an_outcome_are_left_out_and_counted():
+    outcome = np.ones(len(EVERY) * 4)
+    outcome[:3] = np.nan
+    found = audit(rows(EVERY * 5), Asked(evaluation=rows(EVERY * 4), outcome=outcome))
+    assert len(judged(found).rows) == 45
+    assert found.why_not["outcomes"] == "3 of 48 evaluated rows have none, and are left out"
+    nothing = audit(
+        rows(EVERY * 5), Asked(evaluation=rows(EVERY), outcome=np.full(len(EVERY), np.nan))
+    )
+    assert nothing.why_not["outcomes"].startswith("12 of 12") and tables_of(nothing)["risk"].rows
+
+
+def test_every_failing_row_is_in_the_table_and_a_cut_list_says_how_many_more():
+    found = evaluated(EVERY * 90, lambda line: 0.8 if line[:2] == ("red", "cube") else 0.05)
+    (one,) = judged(found).slices
+    assert one.failures > len(one.ids)
+    (finding,) = [f for f in found.findings if f.kind == "failing slice"]
+    assert len(finding.rows) + finding.more_rows == one.failures
+    table = tables_of(found)["failing-rows"]
+    names = [row for where, row in table.rows if where == one.label]
+    assert len(set(names)) == one.failures and names[: len(one.ids)] == list(one.ids)
+    for worst in judged(found).worst:
+        assert sum(where == worst.label for where, _ in table.rows) == worst.failures
+    page = render(report_of(found))
+    assert f"and {one.failures - len(one.ids)} more" in page and "failing-rows.csv" in page
+    assert f"and {one.failures - 10} more" in page
+    (told_of,) = document_of(found)["evaluation"]["slices"]
+    assert len(told_of["failing_rows"]) + told_of["more_failing_rows"] == one.failures
+
+
+def test_failing_rows_of_lists_are_those_that_fail_in_the_slice():
+    lists = [["a", "b"], ["a"], ["b", "c"], ["c"]] * 60
+    right = np.array([float(held != ["a", "b"] or n % 5 == 0) for n, held in enumerate(lists)])
+    table = read_rows({"tags": lists, "place": ["hill", "lake"] * 120}, None)
+    found = audit(table, Asked(evaluation=table, outcome=right))
+    lines = tables_of(found)["failing-rows"].rows
+    for one in (*judged(found).slices, *judged(found).worst):
+        assert sum(where == one.label for where, _ in lines) >= one.failures > 0
+
+
+def test_the_table_of_risk_holds_each_combination_of_the_target_with_what_is_known():
+    lines = [line for line in EVERY * 30 if line[:2] != ("red", "cube")]
+    rng = np.random.default_rng(0)
+    right = (rng.random(len(EVERY) * 20) > 0.3).astype(float)
+    right[: len(EVERY)] = np.nan
+    target = [("red", "cube", "hill"), ("blue", "ball", "lake"), ("gold", "ball", "lake")]
+    asked = Asked(
+        evaluation=rows(EVERY * 20), outcome=right, target=rows(target),
+        traffic=np.array([1.0, 2.0, 1.0]),
+    )  # fmt: skip
+    table = tables_of(audit(rows(lines), asked))["risk"]
+    facts = {row[:3]: dict(zip(table.columns[3:], row[3:], strict=True)) for row in table.rows}
+    assert set(facts) == set(target)
+    known = facts[target[1]]
+    here = [r for line, r in zip(EVERY * 20, right, strict=True) if line == target[1] and r == r]
+    assert (known["rows trained"], known["rows evaluated"]) == (30, 19) == (30, len(here))
+    assert known["observed failure rate"] == pytest.approx(1 - np.mean(here))
+    assert known["novelty"] == "seen" and known["traffic"] == 0.5
+    new = facts[target[2]]
+    assert (new["novelty"], new["rows evaluated"], new["predicted risk"]) == ("new value", 0, None)
+    assert new["observed failure rate"] is None
+    both = tables_of(audit(rows(lines), replace(asked, target=None, traffic=None)))["risk"]
+    assert {row[:3] for row in both.rows} == set(EVERY) and {row[-1] for row in both.rows} == {None}
 
 
 # --- labels ---

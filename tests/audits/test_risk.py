@@ -373,3 +373,18 @@ def test_a_calibration_table_holds_all_rows_in_order():
     assert sum(one.combinations for one in bins) == 300
     assert [one.predicted for one in bins] == sorted(one.predicted for one in bins)
     assert np.mean([one.observed.contains(one.predicted) for one in bins]) >= 0.7
+
+
+def test_a_simpler_model_that_does_better_is_named():
+    rng = np.random.default_rng(0)
+    lines = rng.integers(0, 6, (4000, 3))
+    often = (lines[:, 0] + lines[:, 1]) % 6 > 1  # pairs that training holds
+    named = [Factor(f"f{i}", tuple("uvwxyz"), lines[:, i]) for i in range(3)]
+    everything = Rows("t", tuple(named))
+    outcome = np.where(often, 1.0, 0.0)
+    found = risk(everything.take(often), everything, outcome)
+    best = min((s for s in found.scores if s.level == "all"), key=lambda s: s.log_loss.estimate)
+    ours = found.score()
+    assert ours is not None and best.model == "rarest pair"
+    said = f"Better than the risk model: rarest pair ({best.log_loss.estimate:.3f})"
+    assert said in found.sentence

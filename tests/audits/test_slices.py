@@ -67,6 +67,30 @@ def test_one_bad_pair_among_rows_that_never_fail_is_named_as_a_pair():
     assert one.expected < 0.1 < one.rate
 
 
+def test_what_is_expected_of_a_bad_pair_is_the_background_however_many_others_are_bad():
+    expected = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows = drawn(rng, 2000, (6, 6, 5, 4))
+        chance = np.full(2000, 0.05)
+        for value in range(5):
+            chance[held(rows, {0: value, 1: value})] = 0.7
+        listed = slices(rows, rng.random(2000) < chance)
+        assert len(listed) == 5
+        expected += [one.expected for one in listed]
+    assert all(0.01 < each < 0.12 for each in expected)
+    assert np.mean(expected) == pytest.approx(0.05, abs=0.015)
+
+
+def test_what_is_expected_of_a_pair_within_a_bad_value_minds_the_value():
+    rng = np.random.default_rng(0)
+    rows = drawn(rng, 8000, (4, 4))
+    chance = 0.05 + 0.3 * held(rows, {0: 1}) + 0.6 * held(rows, {0: 1, 1: 2})
+    value, pair = sorted(slices(rows, rng.random(8000) < chance), key=lambda s: len(s.assignment))
+    assert value.expected == pytest.approx(0.05, abs=0.02)
+    assert pair.expected == pytest.approx(0.35, abs=0.06)
+
+
 def test_two_bad_values_are_no_bad_pair():
     alarms = 0
     for seed in range(10):

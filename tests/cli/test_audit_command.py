@@ -142,6 +142,98 @@ def test_one_file_with_a_split_is_audited_as_two(audit, files):
     assert first[1] == first[0] + 250
 
 
+def test_training_rows_are_refused_as_evaluated_ones(refused, files):
+    said = "holds the training rows themselves"
+    words = (*FACTORS, "--outcome", "correct", "--eval")
+    assert said in refused("eval.csv", *words, "eval.csv")
+    assert said in refused("eval.csv", *words, files / "." / "eval.csv")
+    (files / "copy.csv").write_bytes((files / "eval.csv").read_bytes())
+    assert said in refused("eval.csv", *words, "copy.csv")
+    lines = [f"{line},{n}" for n, line in enumerate((files / "eval.csv").read_text().split())]
+    lines[0] = "colour,shape,place,correct,name"
+    (files / "named.csv").write_text("\n".join(lines) + "\n")
+    (files / "turned.csv").write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
+    assert said in refused("named.csv", *words, "turned.csv")
+
+
+def test_evaluated_rows_that_were_trained_on_are_counted(audit, files):
+    def name(table: str, first: int) -> None:
+        header, *lines = (files / table).read_text().split()
+        named = [f"{line},{first + n}" for n, line in enumerate(lines)]
+        (files / table).write_text("\n".join([f"{header},name", *named]) + "\n")
+
+    asked = ("train.csv", *FACTORS, "--eval", "eval.csv", "--outcome", "correct")
+    code, out, _ = audit(*asked, "--json")  # red cubes alike are not the same row
+    assert code == 0 and json.loads(out)["overlap"] is None
+    name("train.csv", 0)
+    name("eval.csv", 200)
+    found = json.loads(audit(*asked, "--id", "name", "--json")[1])
+    assert found["overlap"] == {"rows": 50, "evaluated": 240, "told_by": "the same id"}
+    # The name says that they are the same, and the other columns that they are not.
+    assert json.loads(audit(*asked, "--json")[1])["overlap"]["rows"] < 50
+    _, *lines = (files / "train.csv").read_text().split()
+    extra = [f"{','.join(line.split(',')[:3])},1,{line.split(',')[-1]}" for line in lines[:7]]
+    with (files / "eval.csv").open("a") as file:
+        file.writelines(f"{line}\n" for line in extra)
+    _, out, _ = audit(*asked, "--to", "out", "--quiet")
+    count = json.loads((files / "out" / "audit.json").read_text())["overlap"]["rows"]
+    said = f"{count} of 247 evaluated rows are also training rows (the same in every column)"
+    assert count >= 7 and said in out and said in (files / "out" / "audit.html").read_text()
+
+
+def test_rows_of_one_file_that_are_in_both_parts_are_counted(audit, files):
+    lines = [f"{c},{s},{n},train,1" for n, c in enumerate(COLOURS * 30) for s in SHAPES]
+    lines += [f"{line.removesuffix(',train,1')},test,0" for line in lines[:9]]
+    lines += [f"{c},{s},{n},test,1" for n, c in enumerate(COLOURS * 30, 500) for s in SHAPES]
+    (files / "parts.csv").write_text("\n".join(["colour,shape,name,part,right", *lines]) + "\n")
+    _, out, _ = audit("parts.csv", "--factors", "colour,shape", "--split", "part", "--outcome",
+                      "right", "--quiet")  # fmt: skip
+    assert "overlap: 9 of 189 evaluated rows are also training rows" in out
+
+
+def test_files_hold_all_failing_rows_and_the_risk_and_the_document_names_them(audit, files):
+    _, out, _ = audit(
+        "train.csv", *FACTORS, "--eval", "eval.csv", "--outcome", "correct", "--target",
+        "target.csv", "--to", "out", "--quiet",
+    )  # fmt: skip
+    found = json.loads((files / "out" / "audit.json").read_text())
+    assert found["files"] == {
+        "holes": "holes.csv", "failing-rows": "failing-rows.csv", "risk": "risk.csv",
+    }  # fmt: skip
+    for name in found["files"].values():
+        with (files / "out" / name).open(newline="") as file:
+            header, *lines = csv.reader(file)
+        assert all(header) and lines and f"{Path('out') / name}" in out
+    (one,) = found["evaluation"]["slices"]
+    assert one["more_failing_rows"] == one["failures"] - len(one["failing_rows"])
+    assert len(lines) == 12 and header[-1] == "traffic"
+
+
+def test_a_table_of_risk_that_is_cut_says_so(audit, files, monkeypatch):
+    monkeypatch.setattr("recombine.audits.risk_table.MOST", 5)
+    _, out, _ = audit("train.csv", *FACTORS, "--eval", "eval.csv", "--outcome", "correct", "--to",
+                      "out", "--quiet")  # fmt: skip
+    said = "7 further combinations, the least frequent ones, are left out."
+    assert f"risk.csv: {said}" in out
+    assert json.loads((files / "out" / "audit.json").read_text())["why_not"]["risk.csv"] == said
+    assert len((files / "out" / "risk.csv").read_text().splitlines()) == 6
+
+
+def test_the_validation_of_the_risk_is_in_the_document(audit, tmp_path):
+    rng = random.Random(0)
+    every = [(a, b, c) for a in range(4) for b in range(4) for c in range(4)]
+    lines = [",".join(f"v{x}" for x in row) for row in every * 8]
+    (tmp_path / "train.csv").write_text("\n".join(["a,b,c", *lines]) + "\n")
+    tried = [f"{line},{int(rng.random() > 0.2)}" for line in lines]
+    (tmp_path / "eval.csv").write_text("\n".join(["a,b,c,right", *tried]) + "\n")
+    out = audit("train.csv", "--eval", "eval.csv", "--outcome", "right", "--json")[1]
+    found = json.loads(out)["evaluation"]
+    scores = [s for s in found["validation"] if s["level"] == "all"]
+    assert len(scores) == 5 and all(s["log_loss"]["low"] < s["log_loss"]["high"] for s in scores)
+    assert {s["level"] for s in found["validation"]} == {"all", *found["validated_levels"]}
+    assert sum(b["combinations"] for b in found["calibration"]) == 64
+
+
 def test_outcomes_of_training_rows_give_no_risk(audit, files):
     code, out, _ = audit("both.csv", *FACTORS, "--outcome", "correct", "--json")
     found = json.loads(out)
@@ -214,6 +306,7 @@ def test_a_column_that_is_not_there_is_refused_with_the_nearest(refused, files):
     assert "did you mean 'colour'?" in refused("train.csv", "--factors", "color,shape")
     assert "did you mean 'correct'?" in refused("train.csv", *FACTORS, "--eval", "eval.csv",
                                                 "--outcome", "corect")  # fmt: skip
+    assert "did you mean" not in refused("train.csv", "--factors", "nope")
     assert "'lable'" in refused("train.csv", *FACTORS, "--label", "lable")
 
 
@@ -221,6 +314,20 @@ def test_one_value_only_is_said_and_not_hidden(audit, tmp_path):
     (tmp_path / "one.csv").write_text("colour,shape\n" + "red,cube\nred,ball\n" * 20)
     code, out, _ = audit("one.csv", "--quiet")
     assert code == 0 and "factor colour: one value only (red)" in out
+
+
+def test_a_word_among_numbers_is_missing_or_is_said(audit, tmp_path):
+    cells = [str(n % 97 + 0.5) for n in range(600)]
+
+    def alarms(word: str) -> str:
+        cells[49] = word
+        lines = [f"{COLOURS[n % 3]},{cell}" for n, cell in enumerate(cells)]
+        (tmp_path / "sizes.csv").write_text("\n".join(["colour,size", *lines]) + "\n")
+        return audit("sizes.csv", "--factors", "colour,size", "--quiet")[1]
+
+    for word in ("n/a", "-", "?"):
+        assert "Alarms: none." in alarms(word)
+    assert "factor size: read as text, since 'abc' in row 50 is no number" in alarms("abc")
 
 
 def test_a_factor_with_a_million_values_is_refused_before_all_of_it_is_read(refused, tmp_path):
@@ -295,6 +402,10 @@ def test_folders_and_names_that_lead_nowhere_are_refused(refused, tmp_path):
 def test_outcomes_and_weights_must_be_numbers_that_make_sense(refused, files):
     assert "but has 'yes'" in refused("train.csv", *FACTORS, "--eval", "texts.csv", "--outcome",
                                       "correct")  # fmt: skip
+    mixed = "colour,shape,place,correct\nred,cube,hill,1\nred,cube,hill,True\nred,cube,hill,yes\n"
+    (files / "mixed.csv").write_text(mixed)
+    assert "but has 'yes' in row 3" in refused("train.csv", *FACTORS, "--eval", "mixed.csv",
+                                               "--outcome", "correct")  # fmt: skip
     assert "none negative" in refused("train.csv", *FACTORS, "--target", "negative.csv")
     (files / "words.csv").write_text("colour,shape,place,weight\nred,cube,hill,abc\n")
     weights = refused("train.csv", *FACTORS, "--target", "words.csv")

@@ -123,6 +123,17 @@ def test_what_is_written_is_what_is_printed_as_json(folder, made, capsys) -> Non
     assert made["decision"]["sentence"].split(":")[0] in page
 
 
+def test_a_card_that_is_there_is_kept_unless_it_may_be_overwritten(folder, tmp_path) -> None:
+    old = tmp_path / "card.json"
+    old.write_text("kept for --against")
+    words = ("--label", "shape", "--quiet", "--to", tmp_path)
+    told = refused(folder, *words, model="no_such_model")  # before any model is asked
+    assert told == f"{old} is there already: give another --to, move it away, or add --overwrite"
+    assert old.read_text() == "kept for --against"
+    typed(folder, *words, "--overwrite")
+    assert json.loads(old.read_text())["kind"] == "recombine card"
+
+
 def test_rules_that_do_not_hold_end_in_exit_code_one(folder, tmp_path, capsys) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("unseen = {at_least = 0.9}\nanswered = {at_least = 1.0}\n")

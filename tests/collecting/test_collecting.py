@@ -190,6 +190,51 @@ def test_balance_alone_evens_out_how_often_values_are_used() -> None:
     used = np.bincount([int(line[1]) for line in plan.codes], each, minlength=4)
     assert used.tolist()[0] == 0 and min(used[2:]) >= 2
     assert {int(line[0]) for line in plan.codes} == {1}
+    assert "balance goes from" in plan.summary
+
+
+def test_the_curve_looks_at_joins_where_the_plan_is_made_for_them() -> None:
+    space = Space(("a", "b"), (("x", "y", "new", "dear"), ("p", "q")))
+    rows = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    met = space.as_rows(np.array([*rows, (3, 0)]), "target")
+    plan = collect(table(space, rows), space, budget=8, target=met, costs={"a": {"dear": 9}})
+    # The one interaction that is lacking cannot be paid for: a join is all there is to have.
+    assert [gain.covered for gain in plan.gains] == [4, 4] and plan.gains[0].parts == 3
+    assert [gain.parts for gain in plan.gains] == [3, 2]
+    assert (plan.flattens, plan.met) == (None, False)
+    assert plan.flattening == "The curve has not flattened: more budget brings more."
+    assert "leaves what is covered at" in plan.summary
+
+
+@pytest.mark.parametrize("order", [("cover", "balance"), ("cover", "connect", "balance")])
+def test_nothing_is_proposed_for_balance_unless_balance_alone_is_asked(order) -> None:
+    space = of_sizes([2, 2])
+    rows = [*itertools.product(range(2), range(2)), (0, 0), (0, 0)]
+    plan = collect(table(space, rows), space, budget=3, goals=Goals(order=order))
+    assert (len(plan), plan.flattening) == (0, "Nothing is left to collect.")
+    plan = collect(table(space, rows), space, budget=3, goals=Goals(order=("balance",)))
+    assert len(plan) and "covered" not in plan.flattening and not plan.met
+    # Nor where something is lacking that the budget cannot pay for.
+    costs = {"b": {"b0": 99.0}}
+    plan = collect(table(space, rows[1:4]), space, budget=3, goals=Goals(order=order), costs=costs)
+    assert len(plan) == 0 and "what would only balance is left out" in plan.bound
+
+
+def test_a_plan_that_only_connects_ends_where_all_is_connected() -> None:
+    space = of_sizes([3, 3])
+    plan = collect(table(space, [(0, 0), (1, 1), (2, 2)]), space, budget=9,
+                   goals=Goals(order=("connect",)))  # fmt: skip
+    assert plan.flattening == "Everything asked for is connected after 2 combinations, not before."
+
+
+def test_a_value_cannot_act_on_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n\x1b[31mred\x1b[0m,x\u202ey\nz,w\n" * 4)
+    command.run(typed(f"{tmp_path}/t.csv --budget 3"))
+    told = capsys.readouterr()
+    assert "\ufffd[31mred" in told.out
+    assert not {"\x1b", "\u202e"} & set(told.out + told.err)
 
 
 def test_what_is_met_often_is_collected_first_and_what_is_never_met_not_at_all() -> None:

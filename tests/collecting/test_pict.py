@@ -67,11 +67,24 @@ def test_the_rules_of_a_model_forbid_what_they_say() -> None:
 
 def test_a_model_written_and_read_again_means_the_same() -> None:
     model = parse_pict(MODEL)
-    text = write_pict(model.space, model.rules, model.groups, invalid=model.invalid)
+    text = write_pict(model.space, model.rules, model.groups, model=model)
     again = parse_pict(text)
     assert (again.space, again.groups, again.invalid) == (model.space, model.groups, model.invalid)
     every = matrix_of(model.space)
     assert (again.rules.forbidden(every) == model.rules.forbidden(every)).all()
+
+
+def test_weights_and_other_names_survive_the_way_out_and_back() -> None:
+    model = parse_pict("type: single, striped (3)\nzip: on | yes (2), off, ~broken | ~torn\n")
+    text = write_pict(model.space, model.rules, model.groups, model=model)
+    assert text.splitlines() == [
+        "type: single, striped (3)",
+        "zip: on | yes (2), off, ~broken | torn",
+    ]
+    again = parse_pict(text)
+    assert (again.weights, again.aliases, again.invalid) == (
+        model.weights, model.aliases, model.invalid
+    )  # fmt: skip
 
 
 WORDS = st.text("abcdeXYZ0123456789 _.-é", min_size=1, max_size=6).map(str.strip).filter(bool)

@@ -21,7 +21,7 @@ from recombine.probing.curves import described
 from recombine.probing.fitting import PENALTIES, cross_fit
 from recombine.probing.folds import deal_combinations, deal_rows, readable_rows
 from recombine.probing.scoring import Lots, scorers, whole
-from recombine.probing.verdicts import judged
+from recombine.probing.verdicts import Scored, judged
 from recombine.probing.words import document, remarks, sentence
 from recombine.report.html import render
 from recombine.tables.rows import Factor, Rows
@@ -198,6 +198,21 @@ def test_values_that_never_come_twice_leave_nothing_to_hold_out(rng):
     found = probe(rng.normal(size=(120, 5)), combination, combination).targets[0]
     assert found.verdict.answer == "too few combinations to say" and found.unscored == 120
     assert "fewer than two values occur in two combinations" in found.verdict.why
+
+
+def test_a_few_rows_that_can_be_scored_do_not_speak_for_all(rng):
+    combination = np.repeat(np.arange(100), 8)
+    numbers = np.arange(800)
+    numbers[[0, 80, 160, 240, 320, 400]] = [0, 0, 0, 1, 1, 1]  # all others come once
+    found = probe(rng.normal(size=(800, 5)), numbers, combination).targets[0]
+    assert found.verdict.answer == "too few combinations to say" and found.curve is None
+    assert found.verdict.why == f"only {800 - found.unscored} of 800 rows can be scored"
+    told = " ".join(remarks(found))
+    assert "--kind numbers" in told and "worse than chance" not in told
+    # Many rows of a few combinations say as little.
+    none = Interval(0.0, 0.0, 0.0, 99, "", 0.95)
+    few = judged(Bars(), none, None, 99, 5, Scored(500, 800, 8))
+    assert few.why == "8 have rows that can be scored, and 5 folds need 25"
 
 
 def test_random_projections_of_the_inputs_can_explain_a_reading(rng):

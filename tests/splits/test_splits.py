@@ -231,6 +231,17 @@ def parts_of(folder):
     return {p.stem: read(p) for p in folder.glob("*.csv") if p.stem in PARTS}
 
 
+def test_a_size_that_was_not_met_is_told_as_a_share_of_the_file():
+    sizes = [30, 20, 20, 15, 15]
+    rows = Rows("toy", (Factor("a", tuple("pqrst"), np.repeat(np.arange(5), sizes)),))
+    blocks = np.repeat(np.arange(5), sizes)
+    made = split(rows, SplitSpec("random", share=0.2, validation=0.1), blocks)
+    found = len(made.rows_of("validation")) / len(rows)
+    assert f"validation was to be 10.0% of the rows and is {found:.1%}" in made.unmet
+    with pytest.raises(InvalidRequest, match=r"takes 15\.0% of the rows.* share of about 0.15"):
+        split(rows, SplitSpec("random", share=0.2, validation=0.02), blocks)
+
+
 def test_a_file_is_divided_byte_by_byte_and_the_card_is_true(tmp_path):
     path = write_csv(tmp_path / "toy.csv")
     spec = SplitSpec("combination", share=0.2, validation=0.1)

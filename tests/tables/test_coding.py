@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recombine.errors import InvalidRequest
 from recombine.tables.bins import bin_names, edges_of_counts, edges_of_numbers
-from recombine.tables.coding import Coding, settle
+from recombine.tables.coding import Coded, Coding, settle
 from recombine.tables.reading import read_rows
 from recombine.tables.rows import MISSING, OTHER, Factor, Rows
 
@@ -49,6 +49,36 @@ def test_values_are_ordered_as_people_order_them():
 @pytest.mark.parametrize("word", ["", " ", "NA", "N/A", "NaN", "nan", "null", "None", None])
 def test_what_says_nothing_is_missing(word: str | None):
     assert spelled(read(["red", word, "blue"])) == ["red", MISSING, "blue"]
+
+
+@pytest.mark.parametrize("word", ["n/a", "-", "?", "none", " N.A. "])
+def test_a_word_for_nothing_is_missing_among_numbers_and_a_word_among_words(word: str):
+    numbers = [str(n) for n in range(40)]
+    train = read([*numbers, word])
+    assert len(train.values) == 6 and spelled(train)[-1] == MISSING
+    assert train.rule.endswith(f"{word!r} read as missing")
+    assert spelled(read(["3", word], like=read(numbers))) == [train.values[0], MISSING]
+    assert spelled(read(["1", "2", word])) == ["1", "2", MISSING]
+    assert spelled(read(["red", "2", word])) == ["red", "2", word]
+    assert spelled(read(["1", word], Coding(text=("x",)))) == ["1", word]
+    many = [str(n) for n in range(200)]
+    streamed = read([*many, word], Coding(most_values=100))
+    assert streamed.size == 6 and spelled(streamed)[-1] == MISSING
+
+
+def test_a_slip_among_numbers_is_named_with_its_row():
+    def slip(*words: str) -> str:
+        factor = read([*map(str, range(30)), *words])
+        assert isinstance(factor, Coded)
+        return factor.slip
+
+    assert slip("oops") == (
+        "read as text, since 'oops' in row 31 is no number; nearly every other row holds one"
+    )
+    assert "'oops' in row 31 is no number (nor are the words of 1 more row)" in slip(
+        "oops", "", "x"
+    )
+    assert slip("a", "b", "c", "d", "e") == slip("n/a") == ""
 
 
 def test_namibia_can_be_kept():

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recombine.adapters.records import read_records
 from recombine.errors import InvalidRequest, UnknownName
-from recombine.tables import arrow
+from recombine.tables import arrow, reading
 from recombine.tables.arrow import FastTextTable, ReadAnother
 from recombine.tables.pieces import Lists, Numbers, Piece, as_text
 from recombine.tables.reading import column_names, open_source, read_rows
@@ -164,6 +165,24 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
     for path in (tmp_path / "t.parquet", tmp_path):
         with pytest.raises(InvalidRequest, match=r'pip install "recombine\[analysis\]"'):
             column_names(path)
+
+
+def test_a_pyarrow_that_cannot_be_loaded_is_one_line_and_csv_does_without(
+    tmp_path: Path, monkeypatch
+):
+    def broken(name: str) -> None:
+        raise ImportError("libarrow.so: not found")
+
+    monkeypatch.setattr(arrow, "import_module", broken)
+    monkeypatch.setattr(arrow, "have_arrow", lambda: True)
+    monkeypatch.setattr(reading, "have_arrow", lambda: True)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    (tmp_path / "t.csv").write_text("a,b\nx,1\ny,2\n")
+    for read in (column_names, lambda path: read_rows(path, ["a"]), read_records):
+        with pytest.raises(InvalidRequest, match=r"cannot be loaded \(libarrow\.so: not found\)"):
+            read(tmp_path / "t.parquet")
+    assert read_rows(tmp_path / "t.csv", ["a"]).factors[0].values == ("x", "y")
+    assert [record["a"] for record in read_records(tmp_path / "t.csv")] == ["x", "y"]
 
 
 def test_a_dataset_folder_may_not_name_files_elsewhere(tmp_path: Path):

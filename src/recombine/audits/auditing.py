@@ -36,13 +36,15 @@ from recombine.audits.holes import (
 from recombine.audits.holes import Risk as Risks
 from recombine.audits.labels import LabelNoise, label_noise
 from recombine.audits.nested import Nested, nested
+from recombine.audits.overlap import Overlap
+from recombine.audits.rates import mean_rate
 from recombine.audits.risk import Risk, risk
-from recombine.audits.risk_models import clustered_mean
 from recombine.audits.slices import Slice, Worst, failure_table, slices
 from recombine.audits.unsearched import unsearched
-from recombine.lab.intervals import Interval, mean_interval
+from recombine.lab.intervals import Interval
 from recombine.seeds import host_seed
 from recombine.splits.divergence import Divergences, divergences
+from recombine.tables.coding import Coded
 from recombine.tables.novelty import LEVELS, novelty
 from recombine.tables.reading import left_out
 from recombine.tables.rows import MISSING, OTHER, Rows, aligned
@@ -51,7 +53,7 @@ from recombine.tables.rules import Rules, rules_for
 THIN = 10
 """Rows below which a value is called thin: too few to learn it from, or to tell."""
 
-MANY = 10_000  # combinations from which a mean is as good as normal
+SUSPECTS = 100  # rows with a suspect label that an alarm names
 WORST = 200  # failing combinations that are kept
 COMPLETIONS = 16  # trained rows that part of a combination is put into, to tell its risk
 
@@ -60,12 +62,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """One alarm: what kind of defect, where (in words and codes), and the sentence."""
+    """One alarm: what kind of defect, where (in words and codes), and the sentence.
+
+    `rows` names the first rows of it, and `more_rows` says how many more there are.
+    """
 
     kind: str
     where: str
     sentence: str
     rows: tuple[str, ...] = ()
+    more_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the outcomes of evaluated rows say."""
+    """What the outcomes of evaluated rows say; `rows` are those that have one."""
 
     rows: Rows
     outcome: Float[np.ndarray, " row"]
@@ -112,12 +118,20 @@ class Audit:
     associations: Associations
     echoes: Mapping[Cell, Cell] = field(default_factory=dict)
     nested: tuple[Nested, ...] = ()
+    target: Rows | None = None
+    traffic: np.ndarray | None = None
     exposure: Exposure | None = None
+    overlap: Overlap | None = None
     labels: LabelNoise | None = None
     evaluation: Evaluation | None = None
     divergences: Mapping[str, Divergences] = field(default_factory=dict)
     left_out: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def combines(self) -> bool:
+        """Whether a row holds more than one value, so that there is something to combine."""
+        return _longest(self.train) > 1
 
     def covered(self, t: int, min_count: int | None = None) -> Coverage | None:
         """The coverage of t values at a least count."""
@@ -182,7 +196,9 @@ class Audit:
     def _mislabelled(self) -> Iterator[Finding]:
         if self.labels is not None and self.labels.alarm:
             where = self.labels.gathers[0].label if self.labels.gathers else "everywhere"
-            yield Finding("label noise", where, self.labels.sentence(), self.labels.suspects)
+            first = self.labels.suspects[:SUSPECTS]
+            more = len(self.labels.suspects) - len(first)
+            yield Finding("label noise", where, self.labels.sentence(), first, more)
 
     def _failing(self) -> Iterator[Finding]:
         if self.evaluation is None:
@@ -191,11 +207,13 @@ class Audit:
         whole = set(range(len(self.train.factors)))
         for one in slices:
             kind = "combination" if set(one.assignment) == whole else "slice"
-            yield Finding(f"failing {kind}", one.label, one.sentence, one.ids)
+            more = one.failures - len(one.ids)
+            yield Finding(f"failing {kind}", one.label, one.sentence, one.ids, more)
         for worst in self.evaluation.worst:
             told = any(worst.within(one.assignment) for one in slices)
             if worst.beyond_p <= FALSE_ALARMS and not told:
-                yield Finding("failing combination", worst.label, worst.sentence, worst.ids)
+                more = worst.failures - len(worst.ids)
+                yield Finding("failing combination", worst.label, worst.sentence, worst.ids, more)
 
     def sentence(self) -> str:
         """The audit in a sentence or two."""
@@ -203,8 +221,11 @@ class Audit:
         pairs, state = self.covered(2), self.connected[0]
         if pairs is not None and pairs.share is not None:
             said.append(f"{pairs.share:.1%} of {pairs.possible:,} possible pairs are trained")
-        joined = "connected" if state.connected else "not connected"
-        said.append(f"the values are {'covered' if state.covered else 'not covered'} and {joined}")
+        covered = f"the values are {'covered' if state.covered else 'not covered'}"
+        if self.combines:
+            said.append(f"{covered} and {'connected' if state.connected else 'not connected'}")
+        else:
+            said.append(f"{covered}; with one factor there is nothing to combine")
         if self.exposure is not None:
             said.append(self.exposure.sentence())
         kinds: dict[str, int] = {}
@@ -219,7 +240,8 @@ class Asked:
     """What an audit is to look at; everything but the training rows is optional.
 
     `evaluation` rows have an `outcome` each: 1 for right, 0 for wrong. `target` is what the model
-    will meet, with the traffic each row stands for. Tables need not be aligned.
+    will meet, with the traffic each row stands for. Tables need not be aligned. `overlap` is how
+    many evaluated rows were trained on, where that is known.
     """
 
     evaluation: Rows | None = None
@@ -233,6 +255,7 @@ class Asked:
     strengths: Sequence[int] = STRENGTHS
     most_holes: int = 200
     seed: int = 0
+    overlap: Overlap | None = None
     why_not: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -251,13 +274,19 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
     target = others.pop(0) if asked.target is not None else None
     rules = rules_for(train, asked.forbid)
     never = tuple(rules.check())
-    why_not = _alone(train) | dict(asked.why_not)
+    why_not = _alone(train) | _slips(train) | dict(asked.why_not)
     if train.left_out:
         why_not["left out"] = f"{left_out(train.left_out)}; name it in --factors to keep it"
     judged = None
     if evaluation is not None and asked.outcome is not None:
         say("what evaluated rows tell")
         judged = _judged(train, evaluation, asked.outcome, rules, asked.seed)
+        if silent := len(evaluation) - len(judged.rows):
+            why_not["outcomes"] = (
+                f"{silent:,} of {len(evaluation):,} evaluated rows have none, and are left out"
+            )
+    if asked.overlap is not None and asked.overlap.rows:
+        why_not["overlap"] = asked.overlap.sentence
     counts = sorted({asked.min_count, *MIN_COUNTS})
     say("coverage")
     covered = coverage_curve(train, rules, asked.strengths, counts)
@@ -280,18 +309,21 @@ def audit(train: Rows, asked: Asked | None = None, say: Say | None = None) -> Au
         coverage=covered, connected=(*at, *(c for c in connection if c not in at)),
         holes=found,
         thin=tuple(_named_only(train, thin_values(train, rules, asked.thin_rows))),
-        parts=tuple(parts(train, asked.min_count)),
+        parts=tuple(parts(train, asked.min_count)) if _longest(train) > 1 else (),
         forbidden=tuple(seen_forbidden(train, rules)),
         never_possible=never,
         associations=associations(train, label=asked.label),
         echoes=echoes(train, [hole for several in found.values() for hole in several]),
         nested=nested(train),
+        target=target, traffic=asked.traffic, overlap=asked.overlap,
         exposure=None if target is None else exposure(train, target, asked.traffic),
         labels=None if asked.label is None else label_noise(train, asked.label),
         evaluation=judged,
         divergences={
-            name: divergences(train, rows)
-            for name, rows in (("evaluation", evaluation), ("target", target))
+            name: divergences(train, rows, weights=weights)
+            for name, rows, weights in (
+                ("evaluation", evaluation, None), ("target", target, asked.traffic),
+            )
             if rows is not None and len(rows) and len(train)
         },
         left_out={kind: each.chosen for kind, each in too_large.items()},
@@ -323,13 +355,8 @@ def by_level(
     for level, name in enumerate(LEVELS):
         here = new.level == level
         if here.any():
-            # Of very many combinations no bootstrap is needed, and it would take a while.
-            many = here.sum() > MANY
-            mean = clustered_mean(score[here], np.ones(here.sum())) if many else None
             rows_here = int(size[here].sum())
-            found.append(
-                Level(name, rows_here, int(here.sum()), mean or mean_interval(score[here]))
-            )
+            found.append(Level(name, rows_here, int(here.sum()), mean_rate(score[here])))
     return tuple(found)
 
 
@@ -370,11 +397,23 @@ def _named_only(train: Rows, found: Sequence[Thin]) -> list[Thin]:
 
 
 def _alone(train: Rows) -> dict[str, str]:
-    """What to say of factors with one value, which combine with nothing."""
-    return {
+    """What to say of a single factor, and of factors with one value: they combine with nothing."""
+    single = {
+        "factors": f"{train.names[0]} only, so there is nothing to combine; name more in --factors"
+    }
+    return (single if _longest(train) < 2 else {}) | {
         f"factor {factor.name}": f"one value only ({factor.values[0]}): there is nothing to combine"
         for factor in train.factors
         if factor.size == 1 and not factor.many
+    }
+
+
+def _slips(train: Rows) -> dict[str, str]:
+    """What to say of factors that a few words among numbers made text of."""
+    return {
+        f"factor {factor.name}": factor.slip
+        for factor in train.factors
+        if isinstance(factor, Coded) and factor.slip
     }
 
 

@@ -99,7 +99,7 @@ def label_noise(rows: Rows, labels: Sequence[object] | np.ndarray) -> LabelNoise
     return LabelNoise(
         Interval(wrong / told if told else 0.0, low, high, told, "Wilson", 0.95),
         determined,
-        tuple(rows.name_of(np.flatnonzero(odd)[:100])) if determined else (),
+        tuple(rows.name_of(np.flatnonzero(odd))) if determined else (),
         tuple(gathers),
         told,
         total - told,

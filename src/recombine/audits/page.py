@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from recombine.audits.auditing import Audit, Evaluation, Level
 from recombine.audits.echoes import cell_of
 from recombine.audits.holes import FALSE_ALARMS, Hole
 from recombine.audits.known import KNOWN
+from recombine.audits.risk_table import risk_table
+from recombine.audits.slice_grid import Grid as SliceGrid
 from recombine.audits.slices import Worst
 from recombine.lab.intervals import Interval
 from recombine.report.document import Cell, Figure, Report, Section, Table
@@ -17,9 +21,11 @@ from recombine.report.figures import Estimates, Grid, Series, curves, dots, heat
 from recombine.tables.counting import count
 
 SHOWN = 50  # lines of a table; the CSV has all
+NAMED = 10  # rows that a line of the alarms names
 WORST = 20
 MAPS, WIDEST = 8, 24  # heat maps on a page, and values along one side
 
+ALL_ROWS = "All failing rows are in failing-rows.csv."
 NOT_SHOWN = (
     "That what is covered and connected will be handled: both are necessary conditions, known from "
     "networks that learn to combine K of M modules, and neither is sufficient.",
@@ -68,16 +74,19 @@ def document_of(audit: Audit) -> dict[str, Any]:
             for c in audit.coverage
         ],
         "connected": [
-            {"min_count": c.min_count, "covered": c.covered, "connected": c.connected,
-             "largest_part": c.largest}
+            {"min_count": c.min_count, "covered": c.covered,
+             "connected": c.connected if audit.combines else None,
+             "largest_part": c.largest if audit.combines else None}
             for c in audit.connected
         ],
         "findings": [
-            {"kind": f.kind, "where": f.where, "sentence": f.sentence, "rows": list(f.rows)}
+            {"kind": f.kind, "where": f.where, "sentence": f.sentence, "rows": list(f.rows),
+             "more_rows": f.more_rows}
             for f in audit.findings
         ],
         "holes": [_hole_document(audit, hole) for each in audit.holes.values() for hole in each],
         "exposure": None if audit.exposure is None else vars(audit.exposure),
+        "overlap": None if audit.overlap is None else vars(audit.overlap),
         "divergences": {name: vars(d) for name, d in audit.divergences.items()},
         "associations": [
             {"first": a.first, "second": a.second, "v": a.strength, "adjusted_p": a.adjusted_p,
@@ -93,15 +102,27 @@ def document_of(audit: Audit) -> dict[str, Any]:
             "risk": evaluation.risk.sentence,
             "beats_additive": evaluation.risk.beats_additive,
             "validated_levels": list(evaluation.risk.validated),
+            "validation": [
+                {"level": s.level, "model": s.model, "combinations": s.combinations,
+                 "rows": s.rows, "log_loss": _ends(s.log_loss), "brier": _ends(s.brier),
+                 "auroc": _ends(s.auroc), "log_loss_against_additive": _ends(s.gain)}
+                for s in evaluation.risk.scores
+            ],
+            "calibration": [
+                {"predicted": b.predicted, "observed": _ends(b.observed),
+                 "combinations": b.combinations, "rows": b.rows}
+                for b in evaluation.risk.calibration
+            ],
             "slices": [
                 {"where": s.label, "rows": s.size, "failures": s.failures, "expected": s.expected,
-                 "effect": _ends(s.effect), "adjusted_p": s.adjusted_p, "failing_rows": list(s.ids)}
+                 "effect": _ends(s.effect), "adjusted_p": s.adjusted_p,
+                 "failing_rows": list(s.ids), "more_failing_rows": s.failures - len(s.ids)}
                 for s in evaluation.slices
             ],
             "worst": [
                 {"where": w.label, "rows": w.size, "failures": w.failures,
                  "adjusted_p": w.adjusted_p, "expected": w.expected, "beyond_p": w.beyond_p,
-                 "failing_rows": list(w.ids)}
+                 "failing_rows": list(w.ids), "more_failing_rows": w.failures - len(w.ids)}
                 for w in evaluation.worst
             ],
         },
@@ -116,6 +137,49 @@ def document_of(audit: Audit) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def tables_of(audit: Audit) -> dict[str, Table]:
+    """The tables that go to files of their own, by the names of these without .csv.
+
+    The page and the JSON show their first lines alone.
+    """
+    found = {"holes": holes_table(audit)}
+    if audit.evaluation is not None:
+        found["failing-rows"] = _failing_rows(audit.evaluation)
+    if audit.labels is not None and audit.labels.alarm:
+        suspects = [(name,) for name in audit.labels.suspects]
+        found["suspect-labels"] = Table("Suspect labels", ("row",), suspects)
+    risks = risk_table(audit)
+    return found if risks is None else found | {"risk": risks}
+
+
+def _failing_rows(evaluation: Evaluation) -> Table:
+    """Every failing row of every slice and combination that is listed."""
+    rows, failed = evaluation.rows, evaluation.outcome < 0.5
+    lines: list[Sequence[Cell]] = []
+
+    def note(label: str, inside: np.ndarray) -> None:
+        lines.extend((label, name) for name in rows.name_of(np.flatnonzero(inside & failed)))
+
+    grid = SliceGrid.of(rows, failed)
+    for one in evaluation.slices:
+        items = tuple(
+            code + int(grid.starts[place])
+            for place, codes in one.assignment.items()
+            for code in codes
+        )
+        note(one.label, grid.holding(items)[grid.inverse])
+    numbers = {tuple(codes): number for number, codes in enumerate(grid.codes.tolist())}
+    for worst in evaluation.worst:
+        note(worst.label, grid.inverse == numbers[worst.codes])
+    return Table("Failing rows", ("slice", "row"), lines)
+
+
+def _listed(names: Sequence[str], total: int) -> str:
+    """Names of rows, and how many more there are."""
+    left = total - len(names)
+    return ", ".join(names) + (f" and {left:,} more" if left else "")
+
+
 def holes_table(audit: Audit, most: int | None = None) -> Table:
     """The holes, worst first, with what was expected and what is known of each."""
     rows: list[Sequence[Cell]] = []
@@ -126,7 +190,7 @@ def holes_table(audit: Audit, most: int | None = None) -> Table:
                 h.surprise, _standing(audit, h),
             ))  # fmt: skip
     ranked = next((h.ranked_by for each in audit.holes.values() for h in each), "surprise")
-    columns = ("missing", "saw", "expected", "traffic", "risk", "surprise", "")
+    columns = ("missing", "saw", "expected", "traffic", "risk", "surprise", "standing")
     return Table(
         "Holes", columns, rows,
         f"Ranked by {ranked}. Expected: rows that would hold it if factors were independent. "
@@ -150,15 +214,18 @@ def _alarms(audit: Audit) -> Section:
     found = audit.findings
     table = Table(
         "Alarms", ("kind", "what", "rows"),
-        [(f.kind, f.sentence, ", ".join(f.rows[:10])) for f in found[:SHOWN]],
+        [(f.kind, f.sentence, _listed(f.rows[:NAMED], len(f.rows) + f.more_rows))
+         for f in found[:SHOWN]],
         "" if len(found) <= SHOWN else f"{len(found) - SHOWN} more are in audit.json.",
     )  # fmt: skip
-    text = (
-        "Each line is a defect that is no chance: of holes and failing slices at most one in "
-        "twenty is expected to be a false alarm."
-        if found
-        else "Nothing stands out: no hole that is more than chance, no thin value, one part."
-    )
+    text = "Nothing stands out: no hole that is more than chance, no thin value, one part."
+    if not audit.combines:
+        text = "Nothing stands out: no thin value. With one factor there is nothing to combine."
+    if found:
+        text = (
+            "Each line is a defect that is no chance: of holes and failing slices at most one in "
+            "twenty is expected to be a false alarm."
+        )
     return Section("Alarms", text, tables=[table] if found else [])
 
 
@@ -179,23 +246,30 @@ def _coverage(audit: Audit) -> Section:
         name = {1: "values", 2: "pairs", 3: "triples"}.get(t, f"{t} values")
         series.append(Series(name, [c.min_count for c in several], [c.share for c in several]))
     state = sorted(audit.connected, key=lambda c: c.min_count)
-    series.append(
-        Series("values in the largest part", [c.min_count for c in state],
-               [c.largest for c in state])
-    )  # fmt: skip
+    caption = ""
+    if audit.combines:
+        series.append(
+            Series("values in the largest part", [c.min_count for c in state],
+                   [c.largest for c in state])
+        )  # fmt: skip
+        caption = (
+            "Values in the largest part: those that hang together through pairs with at least so "
+            "many rows."
+        )
     figure = curves(
         "Coverage by how many rows are asked for", "rows at least", "share", series,
-        log_x=True, y_range=(0.0, 1.0),
-        caption="Values in the largest part: those that hang together through pairs with at least "
-        "so many rows.",
+        log_x=True, y_range=(0.0, 1.0), caption=caption,
     )  # fmt: skip
     first = next(c for c in state if c.min_count == audit.min_count)
     text = (
         f"With at least {audit.min_count} row each, training "
         f"{'covers every value' if first.covered else 'does not cover every value'} "
-        f"({first.covered_values} of {first.possible_values}) and its values are "
-        f"{'connected' if first.connected else 'not connected'}."
+        f"({first.covered_values} of {first.possible_values})"
     )
+    if audit.combines:
+        text += f" and its values are {'connected' if first.connected else 'not connected'}."
+    else:
+        text += "; with one factor there is nothing to combine."
     maps = _maps(audit)
     return Section("What is covered", text, [figure, *maps], [table])
 
@@ -233,6 +307,8 @@ def _maps(audit: Audit) -> list[Figure]:
 
 
 def _holes(audit: Audit) -> Section | None:
+    if not audit.combines:
+        return None
     if not any(audit.holes.values()):
         searched = "holes" not in audit.left_out
         return Section(
@@ -311,18 +387,20 @@ def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
     if evaluation.slices:
         lines = [
             (s.label, s.size, s.failures / s.size, s.expected, s.effect.low, s.effect.high,
-             s.adjusted_p, ", ".join(s.ids))
+             s.adjusted_p, _listed(s.ids, s.failures))
             for s in evaluation.slices[:SHOWN]
         ]  # fmt: skip
         columns = ("slice", "rows", "fails", "expected", "more, from", "to", "adjusted p",
                    "failing rows")  # fmt: skip
         tables.append(
-            Table("Slices that fail", columns, lines, "At most one in twenty by chance alone.")
-        )
+            Table("Slices that fail", columns, lines,
+                  f"At most one in twenty by chance alone. {ALL_ROWS}")
+        )  # fmt: skip
     if evaluation.worst:
         lines = [
             (w.label, w.size, w.failures, w.rate.low,
-             None if math.isnan(w.expected) else w.expected, _blamed(w), ", ".join(w.ids))
+             None if math.isnan(w.expected) else w.expected, _blamed(w),
+             _listed(w.ids, w.failures))
             for w in evaluation.worst[:WORST]
         ]  # fmt: skip
         columns = ("combination", "rows", "fail", "failure rate at least", "its values explain",
@@ -330,7 +408,7 @@ def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
         tables.append(
             Table("Worst combinations", columns, lines,
                   "A combination is to blame if it fails more than the rest, and more than its "
-                  "values explain one by one.")
+                  f"values explain one by one. {ALL_ROWS}")
         )  # fmt: skip
     if risk.scores:
         tables.append(risk.table())
@@ -340,7 +418,10 @@ def _evaluated(audit: Audit, evaluation: Evaluation) -> Section:
             for b in risk.calibration
         ]
         columns = ("predicted", "observed", "from", "to", "combinations")
-        tables.append(Table("Is the predicted risk right?", columns, lines))
+        tables.append(
+            Table("Is the predicted risk right?", columns, lines,
+                  "The risk of every combination is in risk.csv.")
+        )  # fmt: skip
     return Section(
         "Where it fails", "\n\n".join([risk.sentence, *risk.notes]), [figure], tables
     )  # fmt: skip

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from recombine.audits import risk_models as models
+from recombine.audits.rates import clustered_rate
 from recombine.audits.risk_models import (
     Columns,
     Described,
@@ -218,7 +219,7 @@ def calibration(chance: Column, bad: Column, size: Column, bins: int = BINS) -> 
         rows = size[here]
         found.append(
             Bin(
-                float(chance[here] @ rows / rows.sum()), clustered_mean(bad[here], rows), len(here),
+                float(chance[here] @ rows / rows.sum()), clustered_rate(bad[here], rows), len(here),
                 round(float(rows.sum())),
             )
         )  # fmt: skip
@@ -307,10 +308,19 @@ def _sentence(scores: tuple[Score, ...], beats: bool) -> str:
         f"combinations, difference {ours.gain.estimate:+.3f} (95 % interval {ours.gain.low:+.3f} "
         f"to {ours.gain.high:+.3f}, {ours.combinations} combinations)"
     )
+    # As far as it shows: a difference in the fourth digit is nothing to act on.
+    better = [
+        f"{s.model} ({s.log_loss.estimate:.3f})"
+        for s in scores
+        if s.level == ALL
+        and s.model not in (RISK, ADDITIVE)
+        and round(s.log_loss.estimate, 3) < round(ours.log_loss.estimate, 3)
+    ]
+    simpler = f" Better than the risk model: {', '.join(better)}." if better else ""
     if beats:
-        return f"The risk model beats additive marginals: {numbers}."
+        return f"The risk model beats additive marginals: {numbers}.{simpler}"
     return (
-        f"The risk model does not beat additive marginals: {numbers}. "
+        f"The risk model does not beat additive marginals: {numbers}.{simpler} "
         "The probabilities given are those of additive marginals, value by value."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from recombine.audits.association import fisher
-from recombine.audits.risk_models import value_design
+from recombine.audits.risk_models import VALUE_SPREAD, Sparse, fit_logistic, value_design
 from recombine.tables.counting import combinations
 from recombine.tables.rows import NONE, Rows
 
@@ -84,12 +85,7 @@ class Additive:
 
     def __init__(self, grid: Grid):
         self.grid = grid
-        values = int(grid.starts[-1])
-        items, held = np.unique(grid.items[grid.items != NONE], return_counts=True)
-        usual = np.zeros(values + 1, bool)
-        usual[items[np.argsort(-held)[:_MOST_VALUES]]] = True
-        design = value_design(np.where(usual[grid.items], grid.items, NONE), values)
-        self.design = design[:, np.append(0, 1 + np.flatnonzero(usual[:-1]))]
+        self.design = _design(grid)
         ridge = np.diag(np.full(self.design.shape[1], _RIDGE))
         self.inverse = np.linalg.inv(self._products(grid.size) + ridge)
         rate = grid.wrong.sum() / grid.size.sum()
@@ -97,7 +93,8 @@ class Additive:
         self.beyond = grid.wrong - grid.size * chance
         self.pull = self.beyond @ self.design
         # Rates near 0 are fitted no better than the others: their variance is kept from vanishing.
-        chance = np.clip(chance, rate / 4, 1 - (1 - rate) / 4)
+        self.ends = (rate / 4, 1 - (1 - rate) / 4)
+        chance = np.clip(chance, *self.ends)
         self.variance = grid.size * chance * (1 - chance)
         self.spread = self._products(self.variance)
 
@@ -127,8 +124,44 @@ class Additive:
         rate = float(self.grid.wrong[inside].sum()) / size
         if left < 1e-6 * size or error <= 0:
             return rate, 1.0
-        expected = min(max(rate - excess / left, 0.0), 1.0)
+        expected = float(np.clip(rate - excess / left, *self.ends))
         return expected, float(special.ndtr(-excess / math.sqrt(error)))
+
+
+def foretold(grid: Grid, slices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+    """The failure rate that each slice would have if its values did what they do elsewhere.
+
+    Elsewhere is outside the slice and outside every bad pair or triple: these would make their
+    values seem bad, and all others seem good. Effects of values add up in log-odds, under the prior
+    of the risk model, so that no rate leaves 0 to 1.
+    """
+    design, held = _design(grid), {items: grid.holding(items) for items in slices}
+    spread = np.append(1e3, np.full(design.shape[1] - 1, VALUE_SPREAD))
+    several = [held[items] for items in slices if len(items) > 1]
+    aside = np.logical_or.reduce([np.zeros(len(grid.size), bool), *several])
+    fits: dict[bytes, np.ndarray] = {}  # pairs and triples share one
+    found = {}
+    for items, inside in held.items():
+        told = ~(aside | inside)
+        if not told.any():  # nothing but bad slices: the others have to do
+            told = ~inside
+        if told.tobytes() not in fits:
+            fits[told.tobytes()] = fit_logistic(
+                design[told], grid.wrong[told], grid.size[told], spread
+            )
+        chance = special.expit(design[inside] @ fits[told.tobytes()])
+        found[items] = float(chance @ grid.size[inside] / grid.size[inside].sum())
+    return found
+
+
+def _design(grid: Grid) -> Sparse:
+    """A constant and a column for each of the most frequent values."""
+    values = int(grid.starts[-1])
+    items, held = np.unique(grid.items[grid.items != NONE], return_counts=True)
+    usual = np.zeros(values + 1, bool)
+    usual[items[np.argsort(-held)[:_MOST_VALUES]]] = True
+    design = value_design(np.where(usual[grid.items], grid.items, NONE), values)
+    return design[:, np.append(0, 1 + np.flatnonzero(usual[:-1]))]
 
 
 def over_combinations(

@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from recombine.audits.association import fisher, newcombe, wilson
-from recombine.audits.slice_grid import Additive, Grid, Level, over_combinations
+from recombine.audits.slice_grid import Additive, Grid, Level, foretold, over_combinations
 from recombine.errors import InvalidRequest
 from recombine.lab.statistics import Dependence, Interval, false_discovery
 from recombine.tables.counting import count_all, too_large
@@ -48,7 +48,8 @@ class Slice:
     """Rows with some values in common that fail more than they should.
 
     `assignment` gives the codes by place of factor (several for a list column). `expected` is the
-    failure rate that its values explain one by one; for a single value, the rate of the rest.
+    failure rate that its values explain one by one, as told by the rows outside it and outside
+    every failing pair or triple; for a single value, what the other values of its rows explain.
     `effect` is the failure rate minus that of the rest. `adjusted_p` is the smallest level at
     which the slice is still listed, of `tests` slices that were tried. `ids` names the first
     failing rows.
@@ -161,16 +162,16 @@ def slices(
     listed = listed[np.lexsort((-clear[listed], p[listed]))]
     items = [tuple(line) for part in levels for line in part.items.tolist()]
     at = {items[i]: i for i in listed}
-    expected = np.concatenate([part.expected for part in levels])
     found = []
-    for one in _unexplained(grid, list(at), least_rows, level, len(p)):
+    kept = _unexplained(grid, list(at), least_rows, level, len(p))
+    for one, expected in foretold(grid, kept).items():
         inside, i = grid.holding(one), at[one]
         size, failures = int(grid.size[inside].sum()), int(grid.wrong[inside].sum())
         others, rest = int(grid.wrong.sum()) - failures, int(grid.size.sum()) - size
         assignment = grid.assignment(one)
         places = np.flatnonzero(inside[grid.inverse] & wrong)[:SHOWN]
         found += [Slice(
-            assignment, rows.label(assignment), size, failures, float(expected[i]),
+            assignment, rows.label(assignment), size, failures, expected,
             newcombe(failures, size, others, rest), float(p[i]), float(adjusted[i]), len(p),
             tuple(rows.name_of(places)),
         )]  # fmt: skip

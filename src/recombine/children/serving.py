@@ -13,6 +13,7 @@ import threading
 import traceback
 import zlib
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, NoReturn, TypeVar
@@ -84,6 +85,11 @@ def told(error: BaseException) -> str:
 def imported(path: Path) -> ModuleType:
     """A user's file as a module of its own name; its folder may be imported from."""
     whole = path.resolve()
+    if _hides(whole):
+        raise InvalidRequest(
+            f"{path} has the name of the package {whole.stem} and hides it from everything that "
+            f"imports it: rename the file, to my_{path.name} say"
+        )
     name = f"recombine_user_{whole.stem}_{zlib.crc32(os.fsencode(whole)):08x}"
     spec = importlib.util.spec_from_file_location(name, whole)
     assert spec is not None and spec.loader is not None
@@ -101,6 +107,18 @@ def imported(path: Path) -> ModuleType:
         install = f"; pip install 'recombine[{extra}]'" if extra else ""
         raise InvalidRequest(f"{path} cannot be imported: {told(error)}{install}") from error
     return module
+
+
+def _hides(file: Path) -> bool:
+    """Whether `import NAME` would now find this file instead of a package of that name."""
+    if file.stem in sys.modules or file.stem in sys.stdlib_module_names:
+        return False
+    found = PathFinder.find_spec(file.stem)
+    if found is None or found.origin is None or Path(found.origin).resolve() != file:
+        return False
+    others = [folder for folder in sys.path if Path(folder).resolve() != file.parent]
+    other = PathFinder.find_spec(file.stem, others)
+    return other is not None and other.origin is not None
 
 
 def named(module: ModuleType, name: str) -> Any:

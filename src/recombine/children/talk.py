@@ -185,7 +185,9 @@ class Talk:
 def python_child(serves: str, default: Callable[[Any], Any] = sent) -> Talk:
     """A talk with "module:function", which calls `serve` in a process of Python."""
     module, _, name = serves.partition(":")
-    code = f"from {module} import {name}; {name}()"
+    # With -c the folder one is in comes first, where a user's torch.py would hide the package.
+    last = "import sys; sys.flags.safe_path or sys.path.append(sys.path.pop(0))"
+    code = f"{last}; from {module} import {name}; {name}()"
     return Talk([sys.executable, "-c", code], variables={WORKER: "1"}, default=default)
 
 

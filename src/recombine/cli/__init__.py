@@ -15,6 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command; a user's error is one line and exit code 2."""
     from recombine.cli.parser import build
+    from recombine.cli.words import say
     from recombine.errors import Interrupted, RecombineError
 
     chosen = build().parse_args(arguments)
@@ -22,10 +23,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = chosen.run(chosen)
     except Interrupted as stop:
         if str(stop):
-            print(f"recombine: {stop}", file=sys.stderr)
+            say(f"recombine: {stop}")
         leave(stop.exit_code)
     except RecombineError as error:
-        print(f"recombine: error: {' '.join(str(error).split())}", file=sys.stderr)
+        say(f"recombine: error: {' '.join(str(error).split())}")
         leave(2)
     except KeyboardInterrupt:  # before `run` listens for signals, or in another command
         print("recombine: stopped; the same command can be run again", file=sys.stderr)
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         leave(0)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        print(f"recombine: error: {error.strerror or error}:{where}", file=sys.stderr)
+        say(f"recombine: error: {error.strerror or error}:{where}")
         leave(2)
     except Exception:
         traceback.print_exc()

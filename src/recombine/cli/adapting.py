@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from recombine.cli.words import say, text_table
+from recombine.cli.words import say, show, text_table
 from recombine.errors import InvalidRequest, NotApplicable, RecombineError
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ def run(chosen: argparse.Namespace) -> int | None:
                 "adapter, and recombine adapt --init torch prints one to begin with"
             )
     found = document(chosen)
-    print(json.dumps(found, indent=1) if chosen.json else "\n".join(lines(found)))
+    if chosen.json:
+        print(json.dumps(found, indent=1))
+    else:
+        show(lines(found))
     return 1 if found["problems"] else None
 
 

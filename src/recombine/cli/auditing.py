@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from recombine.audits.auditing import Asked, Audit
+    from recombine.audits.overlap import Overlap
     from recombine.report.document import Report
     from recombine.tables.rows import Rows
 
@@ -71,18 +72,23 @@ def run(chosen: Namespace) -> None:
     with stopped("nothing was written"), _enough_memory():
         found, document, report = _audited(chosen)
     with stopped("not every file was written"), _enough_memory():
-        written = []
+        written, left = [], {}
         if chosen.to:
-            from recombine.audits.page import holes_table
+            from recombine.audits.page import tables_of
 
-            written = write_all(chosen.to, "audit", report, document, [holes_table(found)])
+            tables = tables_of(found)
+            document["files"] = {name: f"{name}.csv" for name in tables}
+            if "risk" in tables and (cut := tables["risk"].note):  # a CSV has no room to say it
+                left["risk.csv"] = document["why_not"]["risk.csv"] = cut
+            written = write_all(chosen.to, "audit", report, document, list(tables.values()))
     if chosen.json:
         print(json.dumps(document | {"written": written}, indent=1))
     else:
         from recombine.report.document import readable
 
         # Values come from a file: what would move the cursor or turn the text round is not printed.
-        print(readable("\n".join([*lines(found), *(f"written: {path}" for path in written)])))
+        said = [*lines(found), *(f"{what}: {why}" for what, why in left.items())]
+        print(readable("\n".join([*said, *(f"written: {path}" for path in written)])))
 
 
 @contextmanager
@@ -120,6 +126,7 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
     import numpy as np
 
     from recombine.audits.auditing import Asked
+    from recombine.audits.overlap import same_content
     from recombine.tables.reading import column_names, read_rows
 
     factors, coding = names_of(chosen.factors), coding_of(chosen)
@@ -128,6 +135,8 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
         raise InvalidRequest("--split is for one file that holds both; leave out --eval or --split")
     if chosen.evaluation and not chosen.outcome:
         raise InvalidRequest("--eval needs --outcome COLUMN: which column says what was right?")
+    if chosen.evaluation and same_content(chosen.file, chosen.evaluation):
+        raise InvalidRequest(_trained_on(chosen))
     extra = [chosen.split] if one_file else []
     extra += [chosen.outcome] if one_file and chosen.outcome else []
     extra += [chosen.label] if chosen.label else []
@@ -137,7 +146,7 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
         extra += [name for name in aside if name in there]
     read = {"id": chosen.id, "coding": coding, "say": tell}
     rows = read_rows(chosen.file, factors, columns=list(dict.fromkeys(extra)), **read)
-    train, evaluation, outcome, why_not = rows, None, None, {}
+    train, evaluation, outcome, overlap, why_not = rows, None, None, None, {}
     if one_file:
         training = np.asarray(
             [str(v).strip().lower() == "train" for v in rows.column(chosen.split)]
@@ -151,11 +160,15 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
         if chosen.outcome:
             evaluation = rows.take(~training)
             outcome = numbers(evaluation, chosen.outcome)
+        overlap = _overlap(chosen, train, evaluation, training)
     elif chosen.evaluation:
         evaluation = read_rows(
             chosen.evaluation, list(train.names), columns=[chosen.outcome], like=train, **read
         )
         outcome = numbers(evaluation, chosen.outcome)
+        overlap = _overlap(chosen, train, evaluation)
+        if overlap is not None and overlap.rows == overlap.evaluated == len(train):
+            raise InvalidRequest(_trained_on(chosen))
     elif chosen.outcome:
         why_not["risk"] = (
             f"outcomes ({chosen.outcome}) must come from rows that were not trained on: give "
@@ -173,19 +186,56 @@ def material(chosen: Namespace, tell) -> tuple[Rows, Asked]:
     return train, Asked(
         evaluation=evaluation, outcome=outcome, target=target, traffic=traffic, label=label,
         forbid=rules_of(chosen), min_count=chosen.min_count, thin_rows=chosen.thin,
-        strengths=tuple(range(1, chosen.strength + 1)), seed=chosen.seed, why_not=why_not,
+        strengths=tuple(range(1, chosen.strength + 1)), seed=chosen.seed, overlap=overlap,
+        why_not=why_not,
     )  # fmt: skip
+
+
+def _trained_on(chosen: Namespace) -> str:
+    return (
+        f"--eval {chosen.evaluation} holds the training rows themselves: how these are answered "
+        "says nothing about risk; give rows that were kept out of training"
+    )
+
+
+def _overlap(
+    chosen: Namespace, train: Rows, evaluation: Rows | None, training: np.ndarray | None = None
+) -> Overlap | None:
+    """How many evaluated rows were trained on: by their ids where these are named, or whole.
+
+    `training` says which rows of one file are training, where one file holds both.
+    """
+    from recombine.audits.overlap import MOST, shared_ids, shared_parts, shared_rows
+
+    if evaluation is None:
+        return None
+    if chosen.id and train.ids is not None and evaluation.ids is not None:
+        return shared_ids(train.ids, evaluation.ids)
+    if len(train) + len(evaluation) > MOST:
+        return None
+    if training is not None:
+        return shared_parts(chosen.file, training, [chosen.split, chosen.outcome])
+    return shared_rows(chosen.file, chosen.evaluation, [chosen.outcome])
 
 
 def numbers(rows: Rows, name: str, meaning: str = "1 for right, 0 for wrong") -> np.ndarray:
     """A column that must hold numbers (or truth values), and what they mean."""
+    from recombine.tables.pieces import number_of
+
     column = rows.column(name)
     if column.dtype.kind not in "fiub":
-        example = next((str(v) for v in column if str(v)), "")
+        texts = enumerate(map(str, column))
+        wrong = ((n, t) for n, t in texts if t and number_of(t) is None and not _is_truth(t))
+        place, text = next(wrong, (0, str(column[0])))
         raise InvalidRequest(
-            f"{name} of {rows.source} must hold numbers ({meaning}), but has {example!r}"
+            f"{name} of {rows.source} must hold numbers ({meaning}), but has {text!r} in row "
+            f"{rows.name_of([place])[0]}"
         )
     return column.astype(float)
+
+
+def _is_truth(text: str) -> bool:
+    return text.strip().lower() in ("true", "false")
 
 
 def lines(found: Audit) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recombine.cli.tables import (
+    check_new,
     coding_of,
     names_of,
     reading_arguments,
@@ -20,7 +21,7 @@ from recombine.cli.tables import (
     without_nan,
     write_all,
 )
-from recombine.cli.words import say, text_table
+from recombine.cli.words import say, show, text_table
 from recombine.errors import InvalidRequest, RecombineError, unknown
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument("--against", default=None, metavar="CARD.json",
                       help="an older card: show what is worse")  # fmt: skip
     made.add_argument("--to", default=None, metavar="DIR", help="for card.html and card.json")
+    made.add_argument("--overwrite", action="store_true",
+                      help="a card that is in DIR already")  # fmt: skip
     made.add_argument("--seed", type=int, default=0, help="of all draws (0)")
     made.add_argument("--yes", action="store_true", help="ask even where that costs money")
     made.add_argument("--quiet", action="store_true", help="no progress")
@@ -87,6 +90,8 @@ def run(chosen: Namespace) -> int | None:
     from recombine.cards.page import document_of, report_of
 
     tell: Callable[[str], None] = (lambda text: None) if chosen.quiet or chosen.json else _Line()
+    if chosen.to:
+        check_new(chosen.to, "card", chosen.overwrite)  # before a model is asked for money
     older = read_card(chosen.against) if chosen.against else None
     spec = spec_of(chosen)
     records, rows, train = material(chosen, spec)
@@ -113,7 +118,7 @@ def run(chosen: Namespace) -> int | None:
         print(json.dumps(document | {"written": written}, indent=1))
     else:
         shown = lines(card, failed, changed)
-        print("\n".join([*shown, f"took {took:.0f} s", *(f"written: {path}" for path in written)]))
+        show([*shown, f"took {took:.0f} s", *(f"written: {path}" for path in written)])
     if not card.answered.told.any():  # the card is there, but nobody should build on it
         raise RecombineError(_unanswered(card, chosen.model))
     return 1 if failed else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recombine.cli.tables import rule_arguments, rules_of
-from recombine.cli.words import say, stopped, text_table
+from recombine.cli.words import say, show, stopped, text_table
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(chosen: Namespace) -> None:
     if chosen.json:
         print(json.dumps(plan.document() | {"written": written}, indent=1))
     else:
-        print("\n".join([*lines(plan), *(f"written: {path}" for path in written)]))
+        show([*lines(plan), *(f"written: {path}" for path in written)])
 
 
 def _planned(chosen: Namespace) -> tuple[Plan, Rules, dict[tuple[str, ...], int], PictModel | None]:
@@ -121,14 +121,17 @@ def _material(chosen: Namespace) -> tuple[Rows | None, Space, PictModel | None, 
     model = read_pict(chosen.pict, order=chosen.strength) if chosen.pict else None
     lists = dict(_pair(text, "=", "--list", "tags=;") for text in chosen.listed)
     names = None if chosen.factors is None else _names(chosen.factors)
+    heard = None if chosen.quiet or chosen.json else say
     if model is not None:
+        if model.weights and heard:
+            heard(f"{chosen.pict}: weights of values are kept in a .pict export and do not change "
+                  "the plan; rows of --target would")  # fmt: skip
         names = names or list(model.space.names)
         if set(names) != set(model.space.names):
             raise InvalidRequest("--factors and --pict name different factors: leave one out")
         coding = Coding(text=tuple(names))  # a model's values are taken as written
     else:
         coding = Coding(bins=chosen.bins, rare=chosen.rare, lists=lists)
-    heard = None if chosen.quiet or chosen.json else say
     rows = None
     if chosen.file is not None and not _no_rows(chosen.file):
         rows = read_rows(chosen.file, names, coding=coding, say=heard)
@@ -306,7 +309,7 @@ def _export(plan: Plan, path: str, rules, groups, model: PictModel | None) -> No
     if kind == ".csv":
         text = to_csv(plan.combinations_table())
     elif kind == ".pict":
-        text = write_pict(plan.space, rules, groups, invalid=model.invalid if model else None)
+        text = write_pict(plan.space, rules, groups, model=model)
     else:
         text = write_pict_output(plan.space, plan.codes, model)
     make_folder(Path(path).parent)

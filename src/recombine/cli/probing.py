@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.cli.words import say
+from recombine.cli.words import say, show
 from recombine.errors import InvalidRequest, RecombineError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(chosen: argparse.Namespace) -> None:
     if chosen.json:
         print(json.dumps(found | {"report": page}, indent=1))
     else:
-        print("\n".join([*told, *([f"report: {page}"] if page else [])]))
+        show([*told, *([f"report: {page}"] if page else [])])
 
 
 def _read(chosen: argparse.Namespace) -> tuple[dict[str, Any], list[str], str | None]:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from recombine.cli.tables import lists_of, names_of
-from recombine.cli.words import say
+from recombine.cli.words import say, show
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(chosen: Namespace) -> int:
     if chosen.json:
         print(json.dumps(card | {"folder": chosen.to, "card": CARD, "page": PAGE}, indent=1))
     else:
-        print("\n".join([*lines(card), f"card: {chosen.to.rstrip('/')}/{PAGE}"]))
+        show([*lines(card), f"card: {chosen.to.rstrip('/')}/{PAGE}"])
     return 0 if all(one["holds"] for one in card["guarantees"]) else 1
 
 

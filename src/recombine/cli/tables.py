@@ -89,6 +89,16 @@ def typed() -> str:
     return shlex.join(["recombine", *sys.argv[1:]])
 
 
+def check_new(folder: str | Path, name: str, overwrite: bool) -> None:
+    """Refuses a folder with a report that would be lost, unless that is meant."""
+    for file in (f"{name}.json", f"{name}.html"):
+        path = Path(folder).expanduser() / file
+        if path.exists() and not overwrite:
+            raise InvalidRequest(
+                f"{path} is there already: give another --to, move it away, or add --overwrite"
+            )
+
+
 def write_all(
     folder: str | Path, name: str, report: Report, document: Any, tables: Sequence[Table] = ()
 ) -> list[str]:

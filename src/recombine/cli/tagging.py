@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.cli.live import _agreed, as_typed
-from recombine.cli.words import say, stopped, text_table
+from recombine.cli.words import say, show, stopped, text_table
 from recombine.errors import InvalidRequest, RecombineError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _dry_run(spec: TagSpec, chosen: Namespace) -> None:
     if chosen.json:
         print(json.dumps({"estimate": document(found), "example": example}, indent=1))
     else:
-        print("\n".join([*told(found), "", example]))
+        show([*told(found), "", example])
 
 
 def _model(spec: TagSpec, chosen: Namespace) -> ChatEndpoint:
@@ -216,14 +216,13 @@ def _check(chosen: Namespace) -> None:
         for value, one in found["per_value"].items():
             rows.append([factor, value, one["tagged"], _told(one["precision"]),
                          _told(one["recall"]), ""])  # fmt: skip
-    print(text_table(["factor", "value", "checked", "right (precision)", "found (recall)",
-                      "kappa"], rows))  # fmt: skip
+    show([text_table(["factor", "value", "checked", "right (precision)", "found (recall)",
+                      "kappa"], rows)])  # fmt: skip
     for factor in errors["not_checked"]:
         say(f"{factor}: nothing was checked")
-    for remark in new_values(errors):
-        print(remark)
     names = ",".join(errors["factors"])
-    print(f"errors: {to} (for recombine audit TAGGED --factors {names} --tag-errors {to})")
+    then = f"for recombine audit TAGGED --factors {names} --tag-errors {to}"
+    show([*new_values(errors), f"errors: {to} ({then})"])
 
 
 def _told(one: dict[str, float] | None) -> str:

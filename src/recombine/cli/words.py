@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from recombine.errors import Interrupted, InvalidRequest
+from recombine.report.document import readable
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -40,7 +41,12 @@ def settings_of(words: Sequence[str]) -> dict[str, str]:
 
 def say(text: str) -> None:
     """A remark for people: on stderr, so that stdout holds results alone."""
-    print(text, file=sys.stderr, flush=True)
+    print(readable(text), file=sys.stderr, flush=True)
+
+
+def show(lines: Sequence[str]) -> None:
+    """Results for people: a value of theirs must not move the cursor or turn a line around."""
+    print(readable("\n".join(lines)))
 
 
 @contextmanager

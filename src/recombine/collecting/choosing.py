@@ -106,7 +106,7 @@ def collect(
     words = ", ".join([str(strength), *(f"{','.join(n)}={t}" for n, t in (groups or {}).items())])
     return Plan(
         space, matrix, tuple(gains), lacking.possible, words, per_combination, budget,
-        chosen.exact, _bound(problem, chosen, gains, at_most), at_most, goals.words,
+        chosen.exact, _bound(problem, chosen, gains, at_most), at_most, goals,
         tuple(rules.texts), tuple(notes), "" if rows is None else rows.source, target is not None,
     )  # fmt: skip
 
@@ -226,7 +226,8 @@ def _least(problem: Problem, matrix: np.ndarray) -> bool:
 def _in_order(problem: Problem, matrix: np.ndarray) -> tuple[np.ndarray, list[Gain]]:
     """The combinations with those that bring most first, and how things stand after each.
 
-    One that is taken several times stands there once, with all its rows.
+    One that is taken several times stands there once, with all its rows. Those at the end that
+    would only balance are left out, as after everything is covered, unless balance alone is asked.
     """
     taken = Counter(problem.key(line) for line in matrix)
     first = {problem.key(line): n for n, line in reversed(list(enumerate(matrix)))}
@@ -241,15 +242,18 @@ def _in_order(problem: Problem, matrix: np.ndarray) -> tuple[np.ndarray, list[Ga
         return Gain(len(order), rows, spent, state.covered, state.share, state.parts,
                     state.balance)  # fmt: skip
 
-    gains, spent = [now(0.0)], 0.0
+    gains, spent, needed = [now(0.0)], 0.0, 0
     while left:
         worth = state.gains(matrix[left], cells[left]) / costs[left]
         pick = left.pop(int(worth.argmax()))
         order.append(pick)
+        if problem.goals.asked == ("balance",) or state.news(matrix[[pick]], cells[[pick]])[0] > 0:
+            needed = len(order)
         spent += float(costs[pick]) * times[pick]
         for _ in range(times[pick]):
             state.add(matrix[pick])
         gains.append(now(spent))
+    order, gains = order[:needed], gains[: needed + 1]
     return problem.space.as_rows(matrix[order], "the plan").matrix(), gains
 
 
@@ -259,11 +263,13 @@ def _bound(problem: Problem, chosen: _Chosen, gains: list[Gain], at_most: float)
         cheaper = "at a lower cost" if (problem.node_costs > 0).any() else "in fewer rows"
         if _done(problem, chosen.matrix):
             return f"This is exact: no plan brings all of it {cheaper}."
-        return "This is exact: no plan within the budget is worth more."
+        left_out = gains[-1].combinations < len({problem.key(line) for line in chosen.matrix})
+        apart = "; what would only balance is left out" if left_out else ""
+        return f"This is exact: no plan within the budget is worth more{apart}."
     if _done(problem, chosen.matrix):
         return (
             f"Everything asked for is covered. At least {fewest(problem)} combinations are needed "
-            f"for that; this plan has {len(chosen.matrix)}."
+            f"for that; this plan has {gains[-1].rows // problem.per_combination}."
         )
     text = f"No plan within the budget covers more than {at_most:.1%}; this one covers "
     text += f"{gains[-1].share:.1%}."

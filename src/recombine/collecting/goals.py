@@ -177,6 +177,15 @@ class Goals:
             )
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The goals that count at all, in their order.
+
+        >>> Goals(connect=0).asked
+        ('cover', 'balance')
+        """
+        return self.order or tuple(name for name in GOALS if getattr(self, name))
+
+    @property
     def words(self) -> str:
         """The goals in words."""
         if self.order:

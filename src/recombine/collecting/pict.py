@@ -147,9 +147,11 @@ def write_pict(
     rules: Rules | None = None,
     groups: Mapping[tuple[str, ...], int] | None = None,
     *,
-    invalid: Mapping[str, Sequence[str]] | None = None,
+    model: PictModel | None = None,
 ) -> str:
     """The text of a PICT model; what each rule forbids is written in PICT's own syntax.
+
+    Of a `model` that was read, what it says of its values is kept: ~, other names and weights.
 
     >>> print(write_pict(Space(("a", "b"), (("x", "y"), ("1", "2")))), end="")
     a: x, y
@@ -162,12 +164,11 @@ def write_pict(
         )
     if rules is not None:
         rules.check()  # a model in which nothing is possible is of no use to anybody
-    lines, bad = [], invalid or {}
+    lines, bad = [], model.invalid if model else {}
     for name, values in zip(space.names, space.values, strict=True):
         for text in (name, *values):
             _plain(text)
-        marked = [f"~{value}" if value in bad.get(name, ()) else value for value in values]
-        lines.append(f"{name}: {', '.join(marked)}")
+        lines.append(f"{name}: {', '.join(_marked(name, value, model) for value in values)}")
     lines += [f"{{{', '.join(names)}}} @ {order}" for names, order in (groups or {}).items()]
     told = set(_at_most_one({name: tuple(values) for name, values in bad.items()}))
     for box, origin in zip(rules.boxes, rules.origin, strict=True) if rules else ():
@@ -184,6 +185,16 @@ def write_pict(
         lines.append(f"IF {' AND '.join(conditions)} THEN NOT {last};" if conditions
                      else f"NOT {last};")  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _marked(name: str, value: str, model: PictModel | None) -> str:
+    """A value as a model lists it: ~ before an invalid one, then other names and a weight."""
+    if model is None:
+        return value
+    sign = "~" if value in model.invalid.get(name, ()) else ""
+    names = " | ".join([sign + value, *model.aliases.get(name, {}).get(value, ())])
+    weight = model.weights.get(name, {}).get(value)
+    return names if weight is None else f"{names} ({weight})"
 
 
 def _plain(text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
-from recombine.collecting.goals import Space
+from recombine.collecting.goals import Goals, Space
 from recombine.tables.rows import Rows
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Plan:
     exact: bool
     bound: str
     at_most: float
-    goals: str
+    goals: Goals
     forbidden: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     source: str = ""
@@ -73,29 +74,44 @@ class Plan:
         return self.gains[-1].covered == self.possible
 
     @property
+    def met(self) -> bool:
+        """Whether all that can be had of what was asked, to cover and to connect, is there."""
+        last, asked = self.gains[-1], self.goals.asked
+        covered = self.complete or "cover" not in asked
+        # Where all that is possible is covered, rules keep apart what is still apart.
+        connected = self.complete or last.parts <= 1 or "connect" not in asked
+        return covered and connected and asked != ("balance",)
+
+    @property
     def flattens(self) -> int | None:
         """After how many combinations each further one brings less than a tenth of the best.
 
-        None where the last one still brings more and something is lacking.
+        That holds for each goal: to cover, to connect, and to balance where nothing else was
+        asked. None where the last one still brings more and something is lacking.
         """
-        steps = np.diff([gain.share for gain in self.gains])
-        large = np.flatnonzero(steps >= FLAT * steps.max(initial=0.0))
-        last = int(large[-1]) + 1 if len(large) and steps.max() > 0 else 0
-        return None if last == len(self) and not self.complete else last
+        curves = {
+            "cover": [gain.share for gain in self.gains],
+            "connect": [-gain.parts for gain in self.gains],
+            "balance": [gain.balance for gain in self.gains],
+        }
+        asked = [goal for goal in self.goals.asked if goal != "balance"] or ["balance"]
+        last = max(_flat_after(curves[goal]) for goal in asked)
+        return None if last == len(self) and not self.met else last
 
     @property
     def flattening(self) -> str:
         """Where the curve flattens, in words."""
         if not len(self):
-            if self.complete:
+            if self.met:
                 return "Nothing is left to collect."
             return "The budget pays for no combination that adds anything: raise --budget."
-        if self.complete and self.flattens == len(self):
+        what = "covered" if "cover" in self.goals.asked else "connected"
+        if self.met and self.flattens == len(self):
             after = _several(len(self), "combination")
-            return f"Everything asked for is covered after {after}, not before."
+            return f"Everything asked for is {what} after {after}, not before."
         if self.flattens is None:
             return "The curve has not flattened: more budget brings more."
-        ending = f"; everything is covered after {len(self)}" if self.complete else ""
+        ending = f"; everything is {what} after {len(self)}" if self.met else ""
         after = _several(self.flattens, "combination")
         return (
             f"The curve flattens after {after}: each further one brings less "
@@ -111,16 +127,19 @@ class Plan:
         if not len(self):
             return f"{last.share:.1%} {what} {count} are covered; nothing new is proposed."
         new = f"{_several(len(self), 'new combination')} ({_several(last.rows, 'row')})"
-        verb = "raises" if len(self) == 1 else "raise"
+        one = len(self) == 1
+        covered = f"from {first.share:.1%} to {last.share:.1%}"
+        does = f"{'raises' if one else 'raise'} what is covered {covered}"
+        if first.share == last.share:
+            does = f"{'leaves' if one else 'leave'} what is covered at {last.share:.1%}"
         graph = (
             f"the value graph stays in {_several(last.parts, 'part')}"
             if first.parts == last.parts
             else f"the value graph goes from {first.parts} to {_several(last.parts, 'part')}"
         )
-        return (
-            f"{new} {verb} what is covered from {first.share:.1%} to {last.share:.1%} {what} "
-            f"{count}; {graph}."
-        )
+        if self.goals.asked == ("balance",):
+            graph += f"; balance goes from {first.balance:.3f} to {last.balance:.3f}"
+        return f"{new} {does} {what} {count}; {graph}."
 
     def combinations_table(self) -> Table:
         """The combinations as a table for people and spreadsheets."""
@@ -160,7 +179,7 @@ class Plan:
             y_range=(0.0, 1.02), references=[(self.at_most, "no plan can pass this")],
             caption=f"{self.flattening} Balance is entropy as a share of the most possible.",
         )  # fmt: skip
-        notes = "\n\n".join([self.summary, f"{self.bound} Goals: {self.goals}.", *self.notes])
+        notes = "\n\n".join([self.summary, f"{self.bound} Goals: {self.goals.words}.", *self.notes])
         return [
             Section("What to collect next", notes, (figure,), (self.combinations_table(),)),
             Section("Gain by budget", "", (), (self.gains_table(),)),
@@ -191,7 +210,7 @@ class Plan:
             "strength": self.strength,
             "budget": self.budget,
             "rows_per_combination": self.per_combination,
-            "goals": self.goals,
+            "goals": self.goals.words,
             "forbidden": list(self.forbidden),
             "combinations": self.rows,
             "gains": [vars(gain) for gain in self.gains],
@@ -204,6 +223,17 @@ class Plan:
             "summary": self.summary,
             "notes": list(self.notes),
         }  # fmt: skip
+
+
+def _flat_after(curve: Sequence[float]) -> int:
+    """The last step that rises by at least a tenth of the steepest.
+
+    >>> _flat_after([0, 5, 9, 9.1]), _flat_after([3, 3])
+    (2, 0)
+    """
+    steps = np.diff(curve)
+    steepest = float(steps.max(initial=0.0))
+    return int(np.flatnonzero(steps >= FLAT * steepest)[-1]) + 1 if steepest > 0 else 0
 
 
 def _several(count: int, what: str) -> str:

@@ -69,8 +69,7 @@ class Problem:
         For the sake of balance the same one could be taken again and again, which is nothing new:
         that is for those who ask for balance and nothing else.
         """
-        unit = self.weights()
-        if not (unit["cover"] or unit["connect"]):
+        if self.goals.asked == ("balance",):
             return 1 << 30
         return max(1, -(-int(self.needs.lack.max(initial=0)) // self.per_combination))
 
@@ -112,8 +111,14 @@ class State:
         if cells is None:
             cells = self.problem.needs.interactions.cells(matrix)
         nodes = self.problem.space.nodes(matrix)
-        found = self.worth[cells].sum(1) + self.unit["connect"] * self.joins(matrix)
+        found = self.news(matrix, cells)
         return found + np.where(nodes == NONE, 0.0, self.liking()[nodes]).sum(1)
+
+    def news(
+        self, matrix: Int[np.ndarray, "row place"], cells: np.ndarray
+    ) -> Float[np.ndarray, "row"]:
+        """What each combination would add, balance apart."""
+        return self.worth[cells].sum(1) + self.unit["connect"] * self.joins(matrix)
 
     def add(self, line: Int[np.ndarray, "place"]) -> None:
         """Takes a combination into the plan."""
@@ -148,7 +153,7 @@ class State:
         """Whether nothing is left of what was asked: to cover, and to connect."""
         covering = not self.unit["cover"] or not self.left.any()
         connecting = not self.unit["connect"] or self.parts <= 1
-        return covering and connecting and bool(self.unit["cover"] or self.unit["connect"])
+        return covering and connecting and self.problem.goals.asked != ("balance",)
 
     @property
     def balance(self) -> float:

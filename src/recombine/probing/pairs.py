@@ -103,7 +103,7 @@ def pair_reading(
     )
     gain = interval(_difference(by_pair, by_singles), lots, "categorical", seed=seed)
     folds = int(fold.max()) + 1
-    if lots.combinations < bars.per_fold * folds:
+    if len(np.unique(lots.of_row[rows])) < bars.per_fold * folds:
         answer = "too few combinations to say"
     elif gain.low > 0 and gain.estimate >= WORTH:
         answer = "readable as a pair, beyond its two values"

@@ -27,28 +27,47 @@ class Bars:
 
     `least` is on the scale of skill: 0 is chance (or the control task, if that is higher), 1 is
     perfect. An interval of skill that holds `least` and is wider than `width` says nothing, nor
-    do fewer than `per_fold` combinations a fold.
+    do fewer than `per_fold` combinations a fold, nor a score on less than `scored` of the rows.
     """
 
     least: float = 0.1
     width: float = 0.2
     per_fold: int = 5
+    scored: float = 0.5
 
     def __post_init__(self) -> None:
         if not (0 < self.least < 1 and self.width > 0 and self.per_fold >= 2):
             raise InvalidRequest(
                 f"{self}: expected least between 0 and 1, width above 0, per_fold of at least 2"
             )
+        if not 0 <= self.scored <= 1:
+            raise InvalidRequest(f"{self}: expected scored from 0 to 1")
+
+    def enough(self, scored: Scored | None) -> bool:
+        """Whether the rows that can be scored stand for all of them."""
+        return scored is None or scored.rows >= self.scored * scored.of
 
     def sentence(self, folds: int) -> str:
         """The bars in words."""
         return (
             f"Skill is 0 at chance or the control task, whichever is higher, and 1 when perfect; "
             f"readable means above {self.least:g}. There is too little to say with fewer than "
-            f"{self.per_fold * folds} combinations ({self.per_fold} for each of {folds} folds), or "
-            f"where the 95 % interval of skill holds {self.least:g} and is wider than "
-            f"{self.width:g}."
+            f"{self.per_fold * folds} combinations ({self.per_fold} for each of {folds} folds), "
+            f"where less than {self.scored:.0%} of the rows can be scored, or where the 95 % "
+            f"interval of skill holds {self.least:g} and is wider than {self.width:g}."
         )
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How many rows can be scored, of how many, and how many combinations have such a row.
+
+    A row cannot where no training fold holds its value: a probe cannot learn what it never sees.
+    """
+
+    rows: int
+    of: int
+    combinations: int
 
 
 @dataclass(frozen=True)
@@ -77,13 +96,22 @@ def skill(score: Interval, floor: float) -> Interval:
 
 
 def judged(
-    bars: Bars, across: Interval, within: Interval | None, combinations: int, folds: int
+    bars: Bars,
+    across: Interval,
+    within: Interval | None,
+    combinations: int,
+    folds: int,
+    scored: Scored | None = None,
 ) -> Verdict:
     """The answer, from the skill on unseen combinations and on unseen rows of seen ones.
+
+    Without `scored`, every row can be.
 
     >>> sure = Interval(0.8, 0.7, 0.9, 40, "", 0.95)
     >>> judged(Bars(), sure, sure, 40, 5).answer
     'readable for combinations never seen'
+    >>> judged(Bars(), sure, sure, 40, 5, Scored(8, 800, 8)).why
+    'only 8 of 800 rows can be scored'
     """
     needed = bars.per_fold * folds
     if combinations < needed:
@@ -91,6 +119,11 @@ def judged(
         return Verdict(TOO_FEW, why, max(needed - combinations, _more(bars, across, combinations)))
     if not math.isfinite(across.estimate):
         why = "fewer than two values occur in two combinations, so none can be held out and learned"
+        return Verdict(TOO_FEW, why, None)
+    if scored is not None and not bars.enough(scored):
+        return Verdict(TOO_FEW, f"only {scored.rows} of {scored.of} rows can be scored", None)
+    if scored is not None and scored.combinations < needed:
+        why = f"{scored.combinations} have rows that can be scored, and {folds} folds need {needed}"
         return Verdict(TOO_FEW, why, None)
     clear, wide = _clear(bars, across), across.high - across.low
     if clear is None and wide > bars.width:

@@ -81,7 +81,8 @@ def remarks(one: TargetReading) -> list[str]:
                 f"{one.name}: random projections of the inputs read it as well "
                 f"({number(by_inputs)}), so this does not show that the model made it readable."
             )
-    if one.scores and one.scores[0].across.high < one.scores[0].chance - 0.02:
+    settled = one.verdict.answer != TOO_FEW
+    if settled and one.scores and one.scores[0].across.high < one.scores[0].chance - 0.02:
         found.append(
             f"{one.name}: worse than chance is a sign of nothing to read, not of its opposite. "
             "Holding a combination out leaves its values rarer beside the others it came with, "
@@ -92,6 +93,11 @@ def remarks(one: TargetReading) -> list[str]:
             f"{one.name}: {one.unscored} rows have a value that occurs in one fold only, so no "
             "probe could learn it without them; they are not scored."
         )
+        if not settled and all(map(_is_number, one.values)):
+            found.append(
+                f"{one.name}: its values are numbers; where their size means something, read them "
+                "as such with --kind numbers."
+            )
     return found
 
 
@@ -104,6 +110,13 @@ def labels(one: TargetReading) -> list[str]:
     ]
     more = len(order) - SHOWN
     return [*found, f"{one.name}: {more} more labels (--json shows all)."] if more > 0 else found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _known(value: float) -> float:
@@ -156,6 +169,7 @@ def document(reading: ProbeReading) -> dict[str, Any]:
             "least": reading.bars.least,
             "width": reading.bars.width,
             "per_fold": reading.bars.per_fold,
+            "scored": reading.bars.scored,
         },
         "targets": [_target(one) for one in reading.targets],
         "pairs": [_pair(one) for one in reading.pairs],

@@ -19,7 +19,7 @@ from recombine.probing.preparing import Prepared
 from recombine.probing.readings import Control, LabelReading, LayerReading, Score, TargetReading
 from recombine.probing.scoring import Lots, Scorer, chance, interval, label_scorers, scorers, whole
 from recombine.probing.targets import Target
-from recombine.probing.verdicts import Bars, judged, skill
+from recombine.probing.verdicts import Bars, Scored, judged, skill
 from recombine.seeds import host_seed
 
 
@@ -169,7 +169,8 @@ class Work:
         floor = max(first.chance, first.control)
         own = skill(first.across, floor)
         inner = None if first.within is None else skill(first.within, first.chance)
-        verdict = judged(self.bars, own, inner, self.data.combinations, self.asked)
+        scored = Scored(int(rows.sum()), len(rows), len(np.unique(self.data.group[rows])))
+        verdict = judged(self.bars, own, inner, self.data.combinations, self.asked, scored)
         gap = None
         if within is not None:
             one, other = within[main], across[main]
@@ -182,7 +183,8 @@ class Work:
             target.name, target.kind, target.said, target.values, verdict, own, gap, layer,
             tuple(picks), scores, self._by_layer(target, rows, inside),
             self._controls(target, layer, first, [c[main] for c in random]),
-            self._curve(target, layer, rows), int((~rows).sum()),
+            self._curve(target, layer, rows) if self.bars.enough(scored) else None,
+            int((~rows).sum()),
             self._labels(target, rows, inside, floor, first.chance),
         )  # fmt: skip
 

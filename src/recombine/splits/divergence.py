@@ -44,11 +44,17 @@ def chernoff(train: ArrayLike, test: ArrayLike, alpha: float) -> float:
     return float(np.clip(1 - coefficient, 0.0, 1.0))
 
 
-def divergences(train: Rows, test: Rows, *, triples: bool = False) -> Divergences:
+def divergences(
+    train: Rows,
+    test: Rows,
+    *,
+    triples: bool = False,
+    weights: Float[np.ndarray, "row"] | None = None,
+) -> Divergences:
     """Atom and compound divergence of two tables: atoms are values, compounds are their pairs.
 
     With `triples` compounds are pairs and triples, and a pair counts less where one triple
-    explains it (see `compounds`).
+    explains it (see `compounds`). `weights` says how much each row of `test` stands for.
 
     >>> from recombine.tables.rows import Factor
     >>> def table(a, b):
@@ -60,7 +66,9 @@ def divergences(train: Rows, test: Rows, *, triples: bool = False) -> Divergence
     one, other = aligned(train, test)
     if not len(one) or not len(other):
         raise InvalidRequest("a divergence needs rows in training and in test; one has none")
-    trained, tested = Links.of(one), Links.of(other)
+    if triples and weights is not None:
+        raise InvalidRequest("triples have no weights: leave one of the two out")
+    trained, tested = Links.of(one), Links.of(other, weights)
     atoms = chernoff(trained.alone, tested.alone, ATOMS)
     if triples:
         part = np.repeat([0, 1], [len(one), len(other)])

@@ -151,8 +151,8 @@ def _at_random(rows: Rows, blocks: Labels, spec: SplitSpec, target: float, name:
     rng = np.random.default_rng(host_seed(spec.seed, f"split/random/{name}"))
     taken = _filled(rng.permutation(len(sizes)), sizes, target)
     if not taken.any():
-        raise _too_large("block of rows that stay together", sizes, len(rows), name)
-    return _Held(taken[blocks], unmet=_size_note(name, sizes[taken].sum(), target, len(rows)))
+        raise _too_large("block of rows that stay together", sizes, spec, target, name)
+    return _Held(taken[blocks], unmet=_size_note(spec, name, sizes[taken].sum(), target))
 
 
 def _filled(
@@ -211,9 +211,9 @@ def _by_combination(rows: Rows, blocks: Labels, spec: SplitSpec, target: float, 
     if not taken.any():
         taken = _filled(order, sizes, target)
         if not taken.any():
-            raise _too_large("combination (with what stays with it)", sizes, len(rows), name)
+            raise _too_large("combination (with what stays with it)", sizes, spec, target, name)
         unmet = (f"no {name} combination can be held out with every value still in training",)
-    unmet += _size_note(name, sizes[taken].sum(), target, len(rows))
+    unmet += _size_note(spec, name, sizes[taken].sum(), target)
     return _Held(taken[units], unmet=unmet)
 
 
@@ -241,14 +241,15 @@ def _by_piece(t: int) -> Callable[[Rows, Labels, SplitSpec, float, str], _Held]:
             if kept[1]:
                 unmet = (f"no {what} can be withheld for {name} with every other value trained",)
         if not kept[1]:
-            least = f"{weight.min() / len(rows):.3f}" if len(order) else "none"
+            asked = _share(spec, name, target, target)
+            least = f"{_share(spec, name, weight.min(), target):.3f}" if len(order) else "none"
             raise InvalidRequest(
                 f"{rows.source}: no {what} is small enough for a {name} share of "
-                f"{target / len(rows):.3f} (the smallest takes {least}): ask for a larger share, "
+                f"{asked:.3f} (the smallest takes {least}): ask for a larger share, "
                 "name a factor with more values, or use another method"
             )
         held = kept[0][units]
-        unmet += _size_note(name, int(held.sum()), target, len(rows))
+        unmet += _size_note(spec, name, int(held.sum()), target)
         return _Held(held, tuple(tuple(map(int, found.members[p])) for p in kept[1]), unmet)
 
     return method
@@ -319,7 +320,7 @@ def _by_divergence(rows: Rows, blocks: Labels, spec: SplitSpec, target: float, n
     held = part[units] == TEST
     return _Held(
         held,
-        unmet=_size_note(name, int(held.sum()), target, len(rows)),
+        unmet=_size_note(spec, name, int(held.sum()), target),
         dropped=part[units] == UNUSED,
     )
 
@@ -339,16 +340,28 @@ def withheld_labels(rows: Rows, made: Split) -> list[str]:
     return [piece_label(rows, members) for members in made.withheld]
 
 
-def _size_note(name: str, got: int, target: float, count: int) -> tuple[str, ...]:
+def _share(spec: SplitSpec, name: str, rows: float, target: float) -> float:
+    """The share of the whole file that so many rows are, where `target` rows were asked for.
+
+    Validation rows are drawn from what the test left, and yet asked for as a share of the file.
+    """
+    return rows / target * (spec.share if name == "test" else spec.validation)
+
+
+def _size_note(spec: SplitSpec, name: str, got: int, target: float) -> tuple[str, ...]:
     if abs(got - target) <= max(1.0, NEARLY * target):
         return ()
-    return (f"{name} was to be {target / count:.1%} of the rows and is {got / count:.1%}",)
+    asked, found = (_share(spec, name, rows, target) for rows in (target, got))
+    return (f"{name} was to be {asked:.1%} of the rows and is {found:.1%}",)
 
 
-def _too_large(what: str, sizes: np.ndarray, count: int, name: str) -> InvalidRequest:
+def _too_large(
+    what: str, sizes: np.ndarray, spec: SplitSpec, target: float, name: str
+) -> InvalidRequest:
+    least = _share(spec, name, sizes.min(), target)
     return InvalidRequest(
-        f"the smallest {what} takes {sizes.min() / count:.1%} of the rows, too much for the {name} "
-        f"part: ask for a share of about {sizes.min() / count:.2g}, or divide by something finer "
+        f"the smallest {what} takes {least:.1%} of the rows, too much for the {name} "
+        f"part: ask for a share of about {least:.2g}, or divide by something finer "
         "(another --group, more factors)"
     )
 

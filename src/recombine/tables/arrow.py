@@ -29,13 +29,24 @@ class ReadAnother(Exception):
     """pyarrow cannot read this CSV file as the standard library can; nothing is lost."""
 
 
+class BrokenArrow(InvalidRequest):
+    """pyarrow is installed and cannot be loaded."""
+
+
 def have_arrow() -> bool:
     return find_spec("pyarrow") is not None
 
 
 def pyarrow(part: str = "") -> Any:
     """The package or a part of it, imported when first used."""
-    return import_module(f"pyarrow.{part}" if part else "pyarrow")
+    try:
+        return import_module(f"pyarrow.{part}" if part else "pyarrow")
+    except Exception as error:  # a package whose parts do not fit may raise anything as it loads
+        why = " ".join(str(error).split())
+        raise BrokenArrow(
+            f"pyarrow is installed and cannot be loaded ({why}): install it anew with pip install "
+            "--force-reinstall pyarrow, or save the table as CSV or JSON lines"
+        ) from error
 
 
 def need_arrow(path: Path) -> None:
@@ -62,9 +73,10 @@ class FastTextTable:
         return self.plain.names
 
     def chunks(self, wanted: Sequence[str]) -> Iterator[Chunk]:
-        pa = pyarrow()
-        csv = pyarrow("csv")
-
+        try:
+            pa, csv = pyarrow(), pyarrow("csv")
+        except BrokenArrow as error:
+            raise ReadAnother(str(error)) from error
         text = pa.dictionary(pa.int32(), pa.string())
         try:
             reader = csv.open_csv(

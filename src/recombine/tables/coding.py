@@ -22,6 +22,11 @@ from recombine.tables.rows import MISSING, OTHER, Factor
 MISSING_WORDS = frozenset(
     ["", "NA", "N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "NaT", MISSING]
 )
+# Among numbers these say that there is none; among words they may be a word like any other.
+NO_NUMBER = frozenset(
+    ["n/a", "na", "n.a.", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", "?", "."]
+)
+NEARLY = 0.9  # of the rows of a column of text hold a number: a slip, and worth saying
 HELD = 2_000_000  # different values of a column that are held while rare ones are being found
 _LONG, _KEPT = 200, 180
 
@@ -32,7 +37,8 @@ class Coding:
 
     A column of numbers with more than 12 different ones (and more than twice `bins`) is cut into
     `bins` bins of equal counts. Values in fewer than `rare` rows are grouped as "(other)". An
-    empty cell, NA, N/A, <NA>, NaN, nan, null, NULL, None and NaT are the value "(missing)".
+    empty cell, NA, N/A, <NA>, NaN, nan, null, NULL, None and NaT are the value "(missing)"; where
+    all else is a number, so are n/a, -, ? and the like (`NO_NUMBER`).
 
     `lists` names columns of text that hold lists, each with what separates the items; a cell with
     nothing in it is an empty list. Columns named in `text` are taken as written: no bins, and only
@@ -71,10 +77,14 @@ class Coding:
 
 @dataclass(frozen=True, eq=False)
 class Coded(Factor):
-    """A factor that was read, with what it takes to read another table alike."""
+    """A factor that was read, with what it takes to read another table alike.
+
+    `slip` says why it is text where nearly every row holds a number, and is empty elsewhere.
+    """
 
     edges: tuple[float, ...] | None = None
     grouped: frozenset[str] = frozenset()
+    slip: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +116,18 @@ def settle(
     ('a', 'b', '(missing)')
     """
     missing = [is_missing(text, name, coding) for text in raw]
+    numberless: list[str] = []
+    if name not in coding.text and _numeric(raw, missing, like):
+        numberless = [t for t, gone in zip(raw, missing, strict=True) if not gone and no_number(t)]
+        missing = [gone or text in numberless for text, gone in zip(raw, missing, strict=True)]
     texts = [text for text, gone in zip(raw, missing, strict=True) if not gone]
     held = counts[~np.array(missing, bool)]
     if like is not None:
         final, order, rule, edges, grouped = _as_before(texts, like)
     else:
         final, order, rule, edges, grouped = _afresh(name, texts, held, coding, lists)
+        if numberless:
+            rule += f"; {', '.join(map(repr, numberless))} read as missing"
     if any(missing):
         order = dict.fromkeys([*order, MISSING])
     if not order:
@@ -122,6 +138,18 @@ def settle(
     rest = iter(final)
     table = np.array([place[MISSING if gone else next(rest)] for gone in missing], np.int64)
     return Settled(tuple(order), table, rule, edges, grouped)
+
+
+def _numeric(raw: Sequence[str], missing: Sequence[bool], like: Factor | None) -> bool:
+    """Whether a column holds numbers, or words that say there is none; `like` has decided it."""
+    if like is None:
+        texts = [text for text, gone in zip(raw, missing, strict=True) if not gone]
+    elif isinstance(like, Coded) and like.edges is not None:
+        return True
+    else:
+        texts = [value for value in like.values if value not in (MISSING, OTHER)]
+    there = [text for text in texts if not no_number(text)]
+    return bool(there) and numbers_of(there) is not None
 
 
 Decision = tuple[list[str], dict[str, None], str, tuple[float, ...] | None, frozenset[str]]
@@ -214,6 +242,23 @@ def is_missing(text: str, name: str, coding: Coding) -> bool:
     if name in coding.text:
         return text in ("", MISSING)
     return text.strip() in MISSING_WORDS
+
+
+def no_number(text: str) -> bool:
+    """Whether a text among numbers says that there is none."""
+    return text.strip().lower() in NO_NUMBER
+
+
+def slip_of(
+    raw: Sequence[str], counts: Int[np.ndarray, "raw"], name: str, coding: Coding
+) -> list[int]:
+    """The values that make text of a column in which nearly every row holds a number."""
+    if name in coding.text:
+        return []
+    there = [i for i, text in enumerate(raw) if not is_missing(text, name, coding)]
+    words = [i for i in there if number_of(raw[i]) is None and not no_number(raw[i])]
+    rows = int(counts[there].sum())
+    return words if 0 < counts[words].sum() <= (1 - NEARLY) * rows else []
 
 
 def shortened(text: str) -> str:

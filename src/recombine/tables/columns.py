@@ -16,9 +16,11 @@ from recombine.tables.coding import (
     Coded,
     Coding,
     is_missing,
+    no_number,
     not_numbers,
     settle,
     shortened,
+    slip_of,
     too_many,
 )
 from recombine.tables.naming import names_rows, numbers_name_rows
@@ -181,13 +183,33 @@ class FactorReader:
         raw = list(self.seen.places)
         done = settle(self.name, raw, self.seen.counts[: len(raw)], self.coding,
                       like=self.like, lists=self.lengths is not None)  # fmt: skip
+        slip = ""
         if self.lengths is not None:
             codes = self._finish_lists(done.table, len(done.values))
         else:
             kind = smallest(len(done.values))
             table = done.table.astype(kind)
+            slip = self._slip(raw) if self.like is None else ""
             codes = self._copied(self.codes, kind, lambda piece: table[piece])
-        return Coded(self.name, done.values, codes, done.rule, done.edges, done.grouped)
+        return Coded(self.name, done.values, codes, done.rule, done.edges, done.grouped, slip)
+
+    def _slip(self, raw: Sequence[str]) -> str:
+        """Why the column is text, where nearly every row holds a number."""
+        words = slip_of(raw, self.seen.counts[: len(raw)], self.name, self.coding)
+        if not words:
+            return ""
+        rows, before = int(self.seen.counts[words].sum()), 0
+        for piece in self.codes.pieces():
+            here = np.flatnonzero(np.isin(piece, words))
+            if len(here):
+                text, row = raw[int(piece[here[0]])], before + int(here[0]) + 1
+                more = f" (nor are the words of {rows - 1:,} more row{'s'[: rows > 2]})"
+                return (
+                    f"read as text, since {text!r} in row {row:,} is no number"
+                    f"{more if rows > 1 else ''}; nearly every other row holds one"
+                )
+            before += len(piece)
+        return ""
 
     # --- numbers that are too many to be values -----------------------------------------------
 
@@ -209,7 +231,11 @@ class FactorReader:
         """Numbers that texts say (NaN where missing, and at the end), None if one is a word."""
         if MISSING_WORDS.isdisjoint(texts) and (quick := numbers_of(texts)) is not None:
             return np.append(quick, np.nan)
-        there = [i for i, t in enumerate(texts) if not is_missing(t, self.name, self.coding)]
+        there = [
+            i
+            for i, text in enumerate(texts)
+            if not is_missing(text, self.name, self.coding) and not no_number(text)
+        ]
         numbers = numbers_of([texts[i] for i in there])
         if numbers is None:
             return None

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from recombine.errors import InvalidRequest
 from recombine.tables.rows import Rows
@@ -156,21 +156,29 @@ def count_all(
 
 
 def occurring(
-    rows: Rows, chosen: Sequence[int]
-) -> tuple[Int[np.ndarray, "cell axis"], Int[np.ndarray, " cell"]]:
-    """The cells of these factors (ascending) that occur, and how often; of any number of cells."""
+    rows: Rows, chosen: Sequence[int], weights: Float[np.ndarray, " row"] | None = None
+) -> tuple[Int[np.ndarray, "cell axis"], Real[np.ndarray, " cell"]]:
+    """The cells of these factors (ascending) that occur, and how often; of any number of cells.
+
+    With weights: how much the rows of each weigh.
+    """
     if cells(rows, chosen) <= 2**22:
-        table = count(rows, chosen)
+        table = count(rows, chosen, weights)
         where = np.nonzero(table)
         return np.stack(where, axis=1), table[where]
     places = _Places(rows)
     shape = [rows.factors[f].size for f in chosen]
-    keys = []
+    keys, heavy = [], []
     for columns in places.sets(chosen):
         codes = [places.codes(column, slice(None), np.int64) for column in columns]
         held = np.logical_and.reduce([c < n for c, n in zip(codes, shape, strict=True)])
         keys.append(np.ravel_multi_index([code[held] for code in codes], shape))
-    found, counts = np.unique(np.concatenate(keys), return_counts=True)
+        heavy += [] if weights is None else [weights[held]]
+    if weights is None:
+        found, counts = np.unique(np.concatenate(keys), return_counts=True)
+    else:
+        found, which = np.unique(np.concatenate(keys), return_inverse=True)
+        counts = np.bincount(which, np.concatenate(heavy), len(found))
     return np.stack(np.unravel_index(found, shape), axis=1), counts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int, Real
 
 from recombine.tables.counting import (
     Combinations,
@@ -135,30 +135,32 @@ class Components:
 class Links:
     """How many rows hold two values together, for all pairs that occur, and each value alone.
 
-    Values are numbered through: those of the first factor, then those of the second, and so on.
+    With weights: how much the rows that hold them weigh. Values are numbered through: those of the
+    first factor, then those of the second, and so on.
     """
 
     sizes: tuple[int, ...]
     ends: Int[np.ndarray, "link end"]
-    counts: Int[np.ndarray, " link"]
-    alone: Int[np.ndarray, " value"]
+    counts: Real[np.ndarray, " link"]
+    alone: Real[np.ndarray, " value"]
 
     @classmethod
-    def of(cls, rows: Rows) -> Links:
+    def of(cls, rows: Rows, weights: Float[np.ndarray, " row"] | None = None) -> Links:
         before = np.concatenate([[0], np.cumsum(rows.sizes)]).astype(np.int64)
-        alone = np.concatenate([count(rows, (f,)) for f in range(len(rows.factors))])
-        ends, counts = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)]
+        alone = np.concatenate([count(rows, (f,), weights) for f in range(len(rows.factors))])
+        ends, counts = [np.zeros((0, 2), np.int64)], [np.zeros(0, alone.dtype)]
 
         def note(chosen: tuple[int, ...], found: np.ndarray, together: np.ndarray) -> None:
             ends.append(found + before[list(chosen)])
             counts.append(together)
 
-        for chosen, table in count_all(rows, 2, most_cells=DENSE):  # few readings of all rows
+        # All at once, since this takes few readings of the rows.
+        for chosen, table in count_all(rows, 2, weights=weights, most_cells=DENSE):
             where = np.nonzero(table)
             note(chosen, np.stack(where, axis=1), table[where])
         for chosen in projections(rows, 2):
             if cells(rows, chosen) > DENSE:
-                note(chosen, *occurring(rows, chosen))
+                note(chosen, *occurring(rows, chosen, weights))
         return cls(rows.sizes, np.concatenate(ends), np.concatenate(counts), alone)
 
     def components(self, at_least: int = 1) -> Components:
