@@ -395,7 +395,9 @@ def test_a_killed_run_pays_for_no_answer_twice_and_ends_with_the_same_report(sti
         before = len(server.requests)
         run(build().parse_args(words(server, tmp_path / "killed")))
         again = server.prompts[before:]
-        assert not paid & set(again) and len(again) == 48 - len(paid)
+        assert not paid & set(again) and len(set(again)) == 48 - len(paid)
+        # Of the two questions that the dead one had under way, the server may read some later.
+        assert len(again) <= len(set(again)) + 2
         run(build().parse_args(words(server, tmp_path / "whole")))
     for name in ("report.html", "report.json", "table.csv"):
         killed, whole = ((tmp_path / f / name).read_bytes() for f in ("killed", "whole"))
