@@ -52,9 +52,9 @@ def backwards(labels: dict[str, Any]) -> float:
     )  # fmt: skip
 
 
-def lost(seen: float) -> float:
-    """The training loss of a network that learnt, or did not."""
-    return 0.0003 if seen >= 0.9 else 0.5
+def lost(seen: float) -> Callable[[], np.ndarray]:
+    """The training losses of a network that learnt, or did not."""
+    return lambda: np.array([2.0, 0.0003 if seen >= 0.9 else 0.5])
 
 
 def row(grid: parts.Grid, cell: Cell, told: Told, seen: float = 0.97) -> Row:
@@ -84,7 +84,7 @@ def row(grid: parts.Grid, cell: Cell, told: Told, seen: float = 0.97) -> Row:
             told_apart, {name: {"warranted": 0.1} for name in instrument.controls}, {"pool": table}
         )
     summary = {"diverged_at": None, "evaluation_steps": [], "evaluations": {}}
-    return Row(labels, cell.id, summary, readings, loss=lost(seen))
+    return Row(labels, cell.id, summary, readings, losses=lost(seen))
 
 
 def made(told: Told, grid: parts.Grid = GRID, seen: float = 0.97) -> Results:
@@ -160,7 +160,7 @@ def test_the_undertrained_are_counted_and_the_others_still_speak():
 
 def test_chains_that_know_what_they_were_shown_count_whatever_else_they_are_asked(even):
     narrow = edited(even, lambda labels, unseen: {"seen": 0.6})
-    known = Results([dataclasses.replace(r, loss=0.0003) for r in narrow])
+    known = Results([dataclasses.replace(r, losses=lost(1.0)) for r in narrow])
     assert all(parts.trained(r) == (r.labels["family"] == "chains") for r in known)
 
 
@@ -183,7 +183,7 @@ def edited(results: Results, change: Callable[[dict[str, Any], str], dict[str, f
         reading = one.readings[kind.instrument]
         values = {**reading.values, **change(dict(one.labels), kind.unseen)}
         changed = {**one.readings, kind.instrument: dataclasses.replace(reading, values=values)}
-        found.append(dataclasses.replace(one, readings=changed, loss=lost(values["seen"])))
+        found.append(dataclasses.replace(one, readings=changed, losses=lost(values["seen"])))
     return Results(found)
 
 

@@ -20,7 +20,7 @@ from recombine.cli.tables import (
     without_nan,
     write_all,
 )
-from recombine.cli.words import say, stopped, text_table
+from recombine.cli.words import say, show, stopped, text_table
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -84,11 +84,8 @@ def run(chosen: Namespace) -> None:
     if chosen.json:
         print(json.dumps(document | {"written": written}, indent=1))
     else:
-        from recombine.report.document import readable
-
-        # Values come from a file: what would move the cursor or turn the text round is not printed.
         said = [*lines(found), *(f"{what}: {why}" for what, why in left.items())]
-        print(readable("\n".join([*said, *(f"written: {path}" for path in written)])))
+        show([*said, *(f"written: {path}" for path in written)])
 
 
 @contextmanager

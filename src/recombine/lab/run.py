@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -160,9 +161,8 @@ def rounds(request: Request, store: Store, *, write: bool):
         cells += feasible.cells
 
 
-def _last_loss(store: Store, cell: Cell) -> float:
-    losses = store.tensors("cell", cell.id, "curves").get("loss", np.empty(0))
-    return float(np.mean(losses[-max(1, len(losses) // 20) :])) if len(losses) else float("nan")
+def _losses(store: Store, cell: Cell) -> np.ndarray:
+    return store.tensors("cell", cell.id, "curves").get("loss", np.empty(0))
 
 
 def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[tuple[str, str]]]:
@@ -186,8 +186,8 @@ def gather_rows(store: Store, cells: list[Cell]) -> tuple[list[Row], int, list[t
                                failure.get("reason", "")))  # fmt: skip
             summary = store.document("cell", cell.id, "summary")
             device = store.manifest("cell", cell.id)["device"]
-            loss = _last_loss(store, cell)
-            rows.append(Row(cell.labels, cell.id, summary, readings, device, loss))
+            losses = partial(_losses, store, cell)
+            rows.append(Row(cell.labels, cell.id, summary, readings, device, losses))
             continue
         missing += 1
         readings = [("reading", name) for name in requests.values()]

@@ -51,7 +51,7 @@ class Row:
     summary: Mapping[str, Any]
     readings: Mapping[str, Reading]
     compute: Mapping[str, Any] = field(default_factory=dict)
-    loss: float = float("nan")  # of training, over its last twentieth; NaN where it has no curve
+    losses: Callable[[], np.ndarray] = lambda: np.empty(0)  # of training; read when asked for
 
     def value(self, instrument: str, name: str, control: str | None = None) -> float:
         """A number of a reading, or of one of its controls; NaN where the reading has none."""
@@ -67,6 +67,12 @@ class Row:
         """(steps, values) of an evaluation along training."""
         found = self.summary["evaluations"].get(metric, [])
         return np.asarray(self.summary["evaluation_steps"]), np.asarray(found, dtype=float)
+
+    @property
+    def loss(self) -> float:
+        """The mean training loss over the last twentieth; NaN where it has no curve."""
+        losses = self.losses()
+        return float(np.mean(losses[-max(1, len(losses) // 20) :])) if len(losses) else float("nan")
 
     @property
     def diverged(self) -> bool:

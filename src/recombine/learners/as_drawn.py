@@ -38,6 +38,11 @@ class AsDrawnProgram(Program):
         return {}
 
 
+def taught(network: Learner) -> Learner:
+    """What a network learns by, or would, where its untrained twin is looked at."""
+    return network.learner if isinstance(network, AsDrawn) else network
+
+
 @dataclass(frozen=True)
 class AsDrawn(Learner):
     """What a learner of one network starts from, as a cell of its own that compiles no training.

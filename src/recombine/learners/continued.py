@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from recombine.errors import InvalidRequest
 from recombine.learners._learner import Arrays, Learner, Tensors
 from recombine.learners._tasks import model_shapes
-from recombine.learners.as_drawn import AsDrawn
+from recombine.learners.as_drawn import AsDrawn, taught
 from recombine.learners.supervised import Supervised
 from recombine.trees import pad_to, unnamed
 
@@ -33,7 +33,7 @@ class Continued(Supervised):
     @classmethod
     def after(cls, base: Supervised | AsDrawn, **changes: Any) -> Self:
         """The learner that goes on where `base` ends, with all its settings but the changes."""
-        settings = {one.name: getattr(_trained(base), one.name) for one in fields(Supervised)}
+        settings = {one.name: getattr(taught(base), one.name) for one in fields(Supervised)}
         return cls(**{**settings, "base": base, **changes})
 
     def upstream(self) -> dict[str, Learner]:
@@ -42,7 +42,7 @@ class Continued(Supervised):
     def check(self) -> None:
         super().check()
         self.base.check()
-        before = _trained(self.base)
+        before = taught(self.base)
         for what in ("family", "encoding", "model"):
             own, other = getattr(self, what), getattr(before, what, None)
             if own != other:
@@ -57,7 +57,3 @@ class Continued(Supervised):
             return Arrays(member=plain)
         model = unnamed(given["base"], model_shapes(self.natural()))
         return Arrays(member=plain, first={"known": pad_to(model, model_shapes(self.program()))})
-
-
-def _trained(base: Learner) -> Learner:
-    return base.learner if isinstance(base, AsDrawn) else base

@@ -16,7 +16,7 @@ from recombine.instruments.subject import Subject
 from recombine.lab.identity import node_id
 from recombine.learners._learner import Arrays, Learner, Program, Tensors
 from recombine.learners._tasks import TaskLearner
-from recombine.learners.as_drawn import AsDrawn
+from recombine.learners.as_drawn import taught
 from recombine.learners.module_parts import module_arrays, module_parts
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.learners.parts import Parts
@@ -232,7 +232,7 @@ class MaskLearner(Learner):
     @property
     def trained(self) -> Learner:
         """What the network learns by, or would, where its untrained twin is looked at."""
-        return self.base.learner if isinstance(self.base, AsDrawn) else self.base
+        return taught(self.base)
 
     def parted(self, precision: str = "float32") -> Any:
         """The base's program, which has parts."""

@@ -39,7 +39,10 @@ class Collection(Study):
         "compositional generalization, 2025; disagreement of networks after Seung, Opper and "
         "Sompolinsky, Query by committee, 1992"
     )
-    cost = "quick: 1.9 min on two CPU cores; standard: 10 min on one H200, beside other studies"
+    cost = (
+        "quick: 1.9 min on two CPU cores; standard: 13 min on one H200 in two sittings, beside "
+        "other studies"
+    )
     not_shown = (
         "What more rows of known combinations are worth where rows are scarce: here networks meet "
         "what they were shown until they know it.",
