@@ -37,6 +37,8 @@ from recombine.report.study import summary_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACK_SECONDS = 60.0
+LOOK_SECONDS = 5.0  # between two looks for something to do: each is seconds of work itself
+TURN_SECONDS = 30.0  # that a reader stays with one study
 SPARE = 20.0  # seconds before the end in which nothing begins
 LARGEST = 15 * 2**20  # bytes of a bundle's file
 
@@ -135,7 +137,7 @@ def in_turn(sitting: Sitting) -> bool:
                 del going[study]
                 well = False
         if going:
-            time.sleep(2)
+            time.sleep(LOOK_SECONDS)
     return well
 
 
@@ -151,21 +153,24 @@ def reader(sitting: Sitting, number: int) -> None:
             if (sitting.told.runs / study).is_dir():
                 taken += read_some(sitting, study, number)
         if taken == before:
-            time.sleep(1)
+            time.sleep(LOOK_SECONDS)
     sitting.say(f"reader {number} took {taken} readings")
 
 
-def read_some(sitting: Sitting, study: str, number: int, most: int = 20) -> int:
+def read_some(sitting: Sitting, study: str, number: int) -> int:
+    """Takes what can be read now, for a while: finding out what that is takes seconds itself."""
     store, request = sitting.store(study), sitting.request(study)
     cells = [cell for feasible in rounds(request, store, write=False) for cell in feasible.cells]
     jobs = list(reading.possible(sitting.session(store), cells))
     kinds = list(dict.fromkeys(kind for _, kind, _ in jobs))
     # Each reader begins with kinds of its own, so that not all compile the same.
     turn = {kind: (place - number) % len(kinds) for place, kind in enumerate(kinds)}
-    taken = 0
-    for _, _, job in sorted(jobs, key=lambda job: turn[job[1]])[:most]:
-        if sitting.stop.wanted:
+    taken, until = 0, time.monotonic() + TURN_SECONDS
+    for name, _, job in sorted(jobs, key=lambda job: turn[job[1]]):
+        if sitting.stop.wanted or time.monotonic() > until:
             break
+        if store.has("reading", name):
+            continue  # another reader was here first
         try:
             job()
             taken += 1
@@ -192,12 +197,14 @@ def start(told: argparse.Namespace) -> int:
     # are made by further interpreters, which must find this source.
     source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     around = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ, "PYTHONPATH": source}
-    # A reading's programs run a few times: trying kernels for them takes longer than they do, and
-    # takes the cores from those that train.
-    flags = f"{around.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0".strip()
+    # Cores are what a recording runs short of, and those that train come first: trying kernels for
+    # a reading's programs takes longer than these run, and as many threads as cores in each of
+    # several readers stand in each other's way.
+    flags = "--xla_gpu_autotune_level=0 --xla_gpu_force_compilation_parallelism=1"
+    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    modest = {**around, **alone, "XLA_FLAGS": f"{around.get('XLA_FLAGS', '')} {flags}".strip()}
     wanted = [(around, ["--role", "lane", lane]) for lane in told.lanes]
-    untuned = {**around, "XLA_FLAGS": flags}
-    wanted += [(untuned, ["--role", "reader", "--number", str(number), *told.lanes])
+    wanted += [(modest, ["--role", "reader", "--number", str(number), *told.lanes])
                for number in range(told.readers)]  # fmt: skip
     # In sessions of their own: Ctrl-C reaches this process only, which asks them to end.
     children = [subprocess.Popen([*command, *more], env=env, start_new_session=True)
@@ -258,6 +265,7 @@ def main(words: list[str] | None = None) -> int:
         signal.signal(number, asked_to_stop)
     enable_compilation_cache()
     if told.role == "reader":
+        os.nice(10)
         reader(sitting, told.number)
         return 0
     sitting.say("lane", *sitting.studies, "on", device().kind)

@@ -6,6 +6,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
@@ -29,7 +30,7 @@ class Cell:
     labels: Mapping[str, Any]
     instruments: tuple[Instrument, ...] = ()
 
-    @property
+    @cached_property
     def id(self) -> str:
         return node_id(self.learner)
 
