@@ -138,8 +138,22 @@ def test_an_infeasible_cell_is_hatched_and_the_key_says_so() -> None:
     assert {"0.50", "0.25"} <= set(texts(whole))
 
 
-def test_numbers_in_cells_can_be_read_against_their_cell() -> None:
-    values = [[i / 20 for i in range(21)]]
+def test_on_a_scale_around_0_signs_have_colours_of_their_own() -> None:
+    def fills(values: list[float | None]) -> list[str]:
+        figure = heat_map("t", ["r"], ["a", "b", "c"], [values], scale=(-1, 1))
+        paths = ElementTree.fromstring(figure.svg).iter("path")
+        return [p.get("fill", "") for p in paths if p.get("stroke") == "currentColor"]
+
+    less, none, more = (
+        [int(fill[i : i + 2], 16) for i in (1, 3, 5)] for fill in fills([-1.0, 0.0, 1.0])
+    )
+    assert less[0] > less[2] and more[0] < more[2]  # orange, blue
+    assert min(none) > 240
+
+
+@pytest.mark.parametrize("low", [0, -1])
+def test_numbers_in_cells_can_be_read_against_their_cell(low: int) -> None:
+    values = [[low + (1 - low) * i / 20 for i in range(21)]]
     figure = heat_map("t", ["r"], [str(i) for i in range(21)], values)
     root = ElementTree.fromstring(figure.svg)
     cells = [p.get("fill", "") for p in root.iter("path") if p.get("stroke") == "currentColor"]

@@ -29,6 +29,10 @@ from .tables import decimals_for, number
 _RAMP = LinearSegmentedColormap.from_list(
     "recombine", ["#F1F5F9", "#C3D9EA", "#84B4D8", "#3E86BC", "#1A5A94", "#0D3A6B"]
 )
+_SIGNED = LinearSegmentedColormap.from_list(
+    "recombine signed",
+    ["#8F3B00", "#D9772B", "#F3C9A5", "#F7F7F7", "#A9CBE5", "#3E86BC", "#0D3A6B"],
+)
 _ROW = 32.0  # the height of one cell in pixels
 _LINE = 15.0
 
@@ -89,7 +93,10 @@ def heat_maps(
     caption: str = "",
     alt: str = "",
 ) -> Figure:
-    """Several heat maps on one colour scale, in a row that wraps where the page ends."""
+    """Several heat maps on one colour scale, in a row that wraps where the page ends.
+
+    A scale from -x to x gets two colours that meet at 0.
+    """
     if not grids:
         raise InvalidRequest(f"figure {title!r}: no heat maps given, expected at least one")
     flat = [v for grid in grids for row in grid.values for v in row]
@@ -177,7 +184,7 @@ def _draw(
             if value is None or not math.isfinite(value):
                 _hatched(axes, x, y, cell)
                 continue
-            fill = to_hex(_RAMP(_share(value, scale)))
+            fill = to_hex(_colours(scale)(_share(value, scale)))
             box = Rectangle(
                 (x + 1, y + 1), cell - 2, _ROW - 2, facecolor=fill, edgecolor=INK, linewidth=0.4
             )
@@ -245,7 +252,7 @@ def _key(
     x = left + text_width(low) + 8
     axes.text(left, top + 7, low, fontsize=SMALL_SIZE, va="center")
     for i in range(steps):
-        fill = to_hex(_RAMP(i / (steps - 1)))
+        fill = to_hex(_colours(scale)(i / (steps - 1)))
         axes.add_patch(Rectangle((x + i * step, top), step, 14, facecolor=fill, lw=0))
     x += steps * step + 8
     text = f"{high}  {short(value_label)}".strip()
@@ -259,6 +266,10 @@ def _key(
         box.set_edgecolor((*_rgb(INK), 0.45))
         axes.add_patch(box)
         axes.text(x + 30, top + 7, short(missing), fontsize=SMALL_SIZE, va="center")
+
+
+def _colours(scale: tuple[float, float]) -> LinearSegmentedColormap:
+    return _SIGNED if scale[0] == -scale[1] < 0 else _RAMP
 
 
 def _share(value: float, scale: tuple[float, float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,6 +183,7 @@ class Compared:
     second: Float[np.ndarray, " network"]
     given: Float[np.ndarray, "network covariate"]
     groups: Int[np.ndarray, " network"]
+    kinds: Int[np.ndarray, " network"]  # shape and held-out share
     seeds: Int[np.ndarray, " network"]
     note: str
 
@@ -190,6 +191,12 @@ class Compared:
         """Within groups; seeds, which draw teacher and support, are resampled as wholes."""
         return within_group_correlation(
             self.first, self.second, self.groups, given=self.given, cluster=self.seeds, level=level
+        )
+
+    def over_teachers(self) -> Interval:
+        """The same with teachers mixed: also whatever makes one of them easier than another."""
+        return within_group_correlation(
+            self.first, self.second, self.kinds, given=self.given, cluster=self.seeds
         )
 
 
@@ -221,18 +228,26 @@ def compared(grid: Grid, results: Results, first: str, second: str) -> Compared:
             f"{len(rows)} networks have like seen scores, both readings and another network of "
             f"their shape, teacher and held-out combinations; {FEWEST} are needed."
         )
-    known = {group: number for number, group in enumerate(sorted({group_of(r) for r in rows}))}
-    note = f"{len(rows)} networks, in {len(known)} groups."
+    groups, kinds = (_numbered(names) for names in (
+        [group_of(row) for row in rows], [group_of(row)[1:] for row in rows]
+    ))  # fmt: skip
+    count = int(groups.max()) + 1
+    note = f"{len(rows)} networks, in {count} groups."
     if MODULARITY in (first, second):
         note = f"{note} {_parted(rows, results)}"
-    groups = np.asarray([known[group_of(row)] for row in rows])
     # Ranks: what was said is that they go together, not that they do in a straight line.
     x, y = (stats.rankdata([entry[n] for entry in found]) for n in (1, 2))
     for name, ranks in ((first, x), (second, y)):
-        if all(np.ptp(ranks[groups == group]) == 0 for group in known.values()):
+        if all(np.ptp(ranks[groups == group]) == 0 for group in range(count)):
             raise NotTested(f"{name.capitalize()} is the same in all networks of a group.")
     seeds = np.asarray([row.labels["seed"] for row in rows])
-    return Compared(x, y, _given(grid, rows), groups, seeds, note)
+    return Compared(x, y, _given(grid, rows), groups, kinds, seeds, note)
+
+
+def _numbered(names: Sequence[tuple]) -> Int[np.ndarray, " name"]:
+    """Equal names get the same number."""
+    known = {name: number for number, name in enumerate(sorted(set(names)))}
+    return np.asarray([known[name] for name in names])
 
 
 def _parted(rows: list[Row], results: Results) -> str:
