@@ -14,7 +14,7 @@ from recombine.errors import InvalidRequest, UnknownName
 from recombine.instruments import Reading
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
-from recombine.studies._anatomy import MEASURES, masks_of
+from recombine.studies._anatomy import MEASURES, compared, masks_of
 from recombine.studies.anatomy import Anatomy, Grid, alike
 
 GRID = Grid(shape=("48x2", "64x2"), seeds=6, held_out=(0.25, 0.5), decay=(0.0, 3e-3, 3e-2),
@@ -109,6 +109,12 @@ def test_what_comes_with_the_held_out_combinations_alone_makes_no_claim(common):
     found = judged(results, grid)["decodability goes with generalization"]
     assert found.verdict == "inconclusive"
     assert found.interval is not None and abs(found.interval.estimate) < 0.25
+
+
+def test_what_comes_with_the_held_out_combinations_shows_where_teachers_are_mixed():
+    found = compared(GRID, rows(draw=3.0), "unseen score", "decodability")
+    within, mixed = found.correlation(), found.over_teachers()
+    assert within.low < 0 and within.high < 0.1 < mixed.low
 
 
 def test_the_correlation_is_that_of_what_a_regression_on_groups_and_decay_leaves():

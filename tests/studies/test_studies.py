@@ -15,10 +15,11 @@ from recombine.lab.judge import judge
 from recombine.lab.plan import part
 from recombine.lab.run import Request, collect, run, study_named
 from recombine.lab.store import Store
-from recombine.lab.study import Claim, Evidence, Results, Row
+from recombine.lab.study import Claim, Evidence, NotTested, Results, Row
 from recombine.report.html import render
 from recombine.report.study import report_of, summary_of, write_report
 from recombine.studies import PRESETS, REGISTRY
+from recombine.studies import _base as base
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +189,17 @@ def test_a_diverged_member_is_counted_and_not_averaged(store):
 def test_a_wrong_setting_is_refused_before_any_work(wrong):
     with pytest.raises(InvalidRequest):
         study_named("coverage").grid("quick", wrong)
+
+
+def test_a_mean_of_shares_has_an_interval_of_shares():
+    wide = base.share_interval(np.asarray([0.0, 0.0, 0.0, 0.3]))
+    assert wide.low == 0.0 and 0.0 < wide.estimate < wide.high < 1.0
+    assert base.share_interval(np.asarray([1.0, 1.0, 0.8])).high == 1.0
+    assert not np.isfinite(base.share_interval(np.asarray([0.5])).low)  # one value has none
+
+
+def test_too_little_is_told_with_what_was_left_out():
+    with pytest.raises(NotTested, match=r"^Networks: only 1 usable .* are needed\. Left out: 3\.$"):
+        base.require(np.ones(1), "Networks", note="Left out: 3.")
+    with pytest.raises(NotTested, match=r"2 are needed\.$"):
+        base.require(np.ones(1), "Networks")

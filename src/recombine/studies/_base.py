@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from recombine.families._family import Family
 from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments._instrument import Instrument
 from recombine.instruments.generalization import Generalization
-from recombine.lab.statistics import matched, mean_interval
+from recombine.lab.statistics import Interval, matched, mean_interval
 from recombine.lab.study import Cell, NotTested, Results, Row
 from recombine.learners.supervised import Supervised
 from recombine.models._model import Model
@@ -165,10 +165,11 @@ def unseen_at_matched(row: Row, at: float) -> float:
     return matched(row.curve("seen")[1], row.curve("unseen")[1], at)
 
 
-def require(values: np.ndarray, what: str, least: int = 2) -> np.ndarray:
+def require(values: np.ndarray, what: str, least: int = 2, note: str = "") -> np.ndarray:
     """The values, or a polite refusal to test a claim on too little."""
     if len(values) < least:
-        raise NotTested(f"{what}: only {len(values)} usable at this size, {least} are needed.")
+        few = f"{what}: only {len(values)} usable at this size, {least} are needed."
+        raise NotTested(f"{few} {note}".strip())
     return values
 
 
@@ -181,7 +182,17 @@ def require_labels(results: Results, **wanted: Any) -> Results:
     return found
 
 
-def series_over(results: Results, x: str, number: Callable[[Row], float], name: str) -> Series:
+def share_interval(values: np.ndarray) -> Interval:
+    """The mean of shares: whatever Student's interval says, none is below 0 or above 1."""
+    found = mean_interval(values)
+    if not np.isfinite([found.low, found.high]).all():
+        return found
+    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+
+
+def series_over(
+    results: Results, x: str, number: Callable[[Row], float], name: str, *, shares: bool = False
+) -> Series:
     """The mean over seeds with its interval, for each value of label `x`."""
     xs, ys, lows, highs = [], [], [], []
     for value in results.labels(x):
@@ -190,7 +201,7 @@ def series_over(results: Results, x: str, number: Callable[[Row], float], name: 
         numbers = numbers[np.isfinite(numbers)]
         if numbers.size == 0:
             continue
-        interval = mean_interval(numbers)
+        interval = (share_interval if shares else mean_interval)(numbers)
         finite = np.isfinite([interval.low, interval.high]).all()
         xs.append(value)
         ys.append(interval.estimate)

@@ -104,15 +104,14 @@ def _curve(rows: Sequence[Row], look: str, name: str) -> Series:
         return Series(name, [], [])
     steps = rows[0].curve(look)[0]
     values = np.stack([row.curve(look)[1] for row in rows])
-    found = [mean_interval(values[:, n]) for n in range(len(steps))]
+    found = [base.share_interval(values[:, n]) for n in range(len(steps))]
     return Series(name, steps.tolist(), [one.estimate for one in found],
                   *zip(*(_ends(one) for one in found), strict=True))  # fmt: skip
 
 
 def _ends(interval: Interval) -> tuple[float | None, float | None]:
     finite = np.isfinite([interval.low, interval.high]).all()
-    # A share is not below none of all, whatever Student's interval says.
-    return (max(0.0, interval.low), min(1.0, interval.high)) if finite else (None, None)
+    return (interval.low, interval.high) if finite else (None, None)
 
 
 def _heat(rows: Results) -> Figure:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from recombine.lab.statistics import mean_interval
 from recombine.lab.study import Results, Row
 from recombine.report.document import Figure, Section, Table
 from recombine.report.figures import Grid as Heat
 from recombine.report.figures import Panel, Series, heat_maps, panels
 from recombine.studies import _base as base
-from recombine.studies._base import series_over
+from recombine.studies._base import series_over, share_interval
 from recombine.studies._sequence_tasks import ANEW, MORE, task_named
 
 EXACT = "share of exact answers"
@@ -101,9 +100,9 @@ def _sizes(grid: Any, final: Results) -> Figure:
     shown = []
     for task in grid.tasks:
         rows = final.where(task=task)
-        lines = [series_over(rows, "width", seen, "like training")]
+        lines = [series_over(rows, "width", seen, "like training", shares=True)]
         lines += [
-            series_over(rows, "width", beyond_by(kind), kind)
+            series_over(rows, "width", beyond_by(kind), kind, shares=True)
             for kind in (ANEW, MORE)
             if of_kind(task, kind)
         ]
@@ -155,7 +154,7 @@ def _kinds(grid: Any, final: Results) -> Table:
 
 
 def _told(values: Sequence[float]) -> str:
-    interval = mean_interval(np.asarray(values))
+    interval = share_interval(np.asarray(values))
     if not np.isfinite([interval.low, interval.high]).all():
         return f"{interval.estimate:.2f}"
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"

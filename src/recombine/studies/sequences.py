@@ -192,7 +192,7 @@ def composes(task: str, split: str, width: int) -> Callable[[Results], Evidence]
     def measure(results: Results) -> Evidence:
         rows, note = trained(results, task=task, width=width)
         values = np.asarray([parts.right(row, f"unseen_{split}") for row in rows])
-        return Evidence.of_values(base.require(values, f"Trained networks. {note}"), note)
+        return Evidence.of_values(base.require(values, "Trained networks", note=note), note)
 
     return measure
 

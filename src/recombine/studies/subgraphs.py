@@ -355,7 +355,8 @@ def frequency(grid: Grid, task: str, splits: Sequence[str]) -> Measure:
             raise NotTested(told)
         values = np.asarray([np.mean(some) for some in found.values()])
         checked = parts.checked_effects(usable, splits)
-        return Evidence.of_values(_usable(values, "Seeds", told), f"{checked} {told}".strip())
+        enough = base.require(values, "Seeds", note=told)
+        return Evidence.of_values(enough, f"{checked} {told}".strip())
 
     return measure
 
@@ -364,7 +365,7 @@ def placebo(task: str, width: int) -> Measure:
     def measure(results: Results) -> Evidence:
         rows, note = parts.able(results, task=task, width=width, favours=0)
         values = np.asarray([parts.halves(row, [SEEN]) for row in rows])
-        return Evidence.of_values(_usable(values, "Trained networks", note), note)
+        return Evidence.of_values(base.require(values, "Trained networks", note=note), note)
 
     return measure
 
@@ -377,7 +378,7 @@ def sizes_differ(task: str, small: int, wide: int) -> Measure:
         found = [parts.effects(rows.where(width=width), [SEEN]) for width in (small, wide)]
         both = sorted(found[0].keys() & found[1].keys())
         values = np.asarray([found[0][seed] - found[1][seed] for seed in both])
-        return Evidence.of_values(_usable(values, "Seeds with all arms", note), note)
+        return Evidence.of_values(base.require(values, "Seeds with all arms", note=note), note)
 
     return measure
 
@@ -425,7 +426,7 @@ def told_by_frequency(task: str) -> Measure:
     def measure(results: Results) -> Evidence:
         rows, note = parts.able(results, task=task, favours=0)
         rows = Results([row for row in rows if np.isfinite(parts.auroc(row))])
-        _usable(np.asarray([parts.auroc(row) for row in rows]), "Trained networks", note)
+        base.require(np.asarray([parts.auroc(row) for row in rows]), "Trained networks", note=note)
         return _evidence(rows, parts.auroc, f"{parts.checked_auroc(rows)} {note}".strip())
 
     return measure
@@ -436,11 +437,4 @@ def _evidence(rows: Results, number: Callable[[Row], float], note: str) -> Evide
     finite = values[np.isfinite(values)]
     if len(finite) < len(values):
         note = f"{note} {len(values) - len(finite)} gave no number.".strip()
-    return Evidence.of_values(_usable(finite, "Trained networks", note), note)
-
-
-def _usable(values: np.ndarray, what: str, note: str) -> np.ndarray:
-    try:
-        return base.require(values, what)
-    except NotTested as reason:
-        raise NotTested(f"{reason} {note}".strip()) from None
+    return Evidence.of_values(base.require(finite, "Trained networks", note=note), note)
