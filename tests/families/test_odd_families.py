@@ -33,11 +33,13 @@ SENTENCES = tuple(
     for number in ("singular", "plural")
 )
 PICTURES = tuple(PicturesOdd(pair) for pair in PAIRS)
-ALL = (FIELDS, *SENTENCES, *PICTURES)
+ALL = (FIELDS, FieldsOdd(pairs=(2, 0)), *SENTENCES, *PICTURES)
 COUNT = 120
 
 drawn = jax.jit(lambda family, which, key: family.problems(which, key, COUNT), static_argnums=0)
-items_of = jax.jit(lambda family, key, a, b: family.items(key, a, b), static_argnums=0)
+items_of = jax.jit(
+    lambda family, key, a, b: family.items(key, a, b, family.tables()), static_argnums=0
+)
 
 
 def truths(family, which, seed=0):
@@ -102,6 +104,26 @@ def test_in_the_test_set_of_a_rule_the_odd_item_breaks_that_rule_alone(family, p
     odd = found[2]
     own, other = (parted(found[n], odd) for n in (part, 1 - part))
     assert own[1].all() and other[1].all() and other[0].all() and not own[0].any()
+
+
+@pytest.mark.parametrize("family", ALL, ids=str)
+def test_a_kind_with_the_tables_of_a_family_draws_that_family_s_problems(family):
+    kind = family.kind()
+    assert kind == kind.kind()
+    assert {n: np.shape(t) for n, t in kind.tables().items()} == {
+        n: np.shape(t) for n, t in family.tables().items()
+    }
+    key = jax.random.key(9)
+    for one, other in zip(
+        kind.problems(BASE, key, 8, family.tables()), family.problems(BASE, key, 8), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    if family != kind:
+        assert not np.array_equal(kind.problems(BASE, key, 8)[0], family.problems(BASE, key, 8)[0])
+
+
+def test_there_are_three_kinds():
+    assert {family.kind() for family in ALL} == {FIELDS, SENTENCES[0], PICTURES[0]}
 
 
 @settings(max_examples=10)
@@ -223,6 +245,8 @@ def test_colours_are_by_chance():
     ("family", "sentence"),
     [
         (FieldsOdd(fields=3), "fields=3: expected a whole number of at least 4"),
+        (FieldsOdd(pairs=(0, 3)), "two different numbers from 0 to 2, such"),
+        (FieldsOdd(pairs=(1, 1)), "expected two different numbers"),
         (FieldsOdd(values=1), "values=1: expected a whole number of at least 2"),
         (FieldsOdd(values=2.5), "values=2.5: expected a whole number"),  # type: ignore[arg-type]
         (PicturesOdd("inside-out"), "unknown pair 'inside-out'"),  # type: ignore[arg-type]

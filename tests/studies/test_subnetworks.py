@@ -72,8 +72,9 @@ def made(score: Callable[[dict[str, Any]], tuple[Scores, Scores]], **more: float
             for width in widths:
                 for seed in range(5):
                     for rule in range(2):
-                        labels = {"task": task, "condition": condition, "width": width,
-                                  "seed": seed, "rule": rule, "mask_seed": 0}  # fmt: skip
+                        labels = {"kind": task, "task": task, "condition": condition,
+                                  "width": width, "seed": seed, "rule": rule,
+                                  "mask_seed": 0}  # fmt: skip
                         left, random = score(labels)
                         found.append(row(left, labels, random, **more))  # type: ignore[arg-type]
     return Results(found)
@@ -347,3 +348,23 @@ def test_students_are_pretrained_on_another_teacher_and_then_taught_as_from_scra
     for network in (small, full):
         network.check()
         MaskLearner(base=network, part=1).check()
+
+
+def test_tasks_of_one_kind_share_a_program_and_claims_and_nothing_else():
+    study = SubnetworksStudy()
+    grid = replace(study.presets["standard"], width=(), seeds=2)
+    cells = [c for c in study.cells(grid) if c.labels["condition"] == "scratch"]
+    programs: dict[str, set[Any]] = {}
+    networks: dict[int, set[tuple[str, int]]] = {}
+    for cell in cells:
+        assert isinstance(cell.learner, MaskLearner)
+        base = cell.learner.base
+        programs.setdefault(cell.labels["kind"], set()).add(
+            (base.program(), cell.learner.program())
+        )
+        networks.setdefault(base.init_seed, set()).add((cell.labels["task"], cell.labels["seed"]))
+    assert {kind: len(found) for kind, found in programs.items()} == {
+        "fields": 1, "pictures": 1, "sentences": 1,
+    }  # fmt: skip
+    assert len(networks) == 2 * len(FAMILIES) and all(len(n) == 1 for n in networks.values())
+    assert {claim.name.split(":")[0] for claim in study.claims(grid)} == {"control", *programs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ ITEMS = 4  # of a problem
 # The sets of problems, by the number that asks for them.
 BASE, SUB_A, SUB_B, TEST_A, TEST_B = range(5)
 SETS = ("base", "sub-a", "sub-b", "test-a", "test-b")
+Tables = Mapping[str, Array | np.ndarray]
 
 
 class Wanted(NamedTuple):
@@ -90,10 +92,22 @@ class OddFamily(abc.ABC):
         return math.prod(self.item_shape)
 
     @abc.abstractmethod
+    def kind(self) -> OddFamily:
+        """The one that stands for all families that differ from this one in their `tables` alone.
+
+        Networks of one kind share a compiled program, which is given the tables as arrays.
+        """
+
+    @abc.abstractmethod
+    def tables(self) -> Tables:
+        """What tells this family from others of its kind, in arrays of the same shapes."""
+
+    @abc.abstractmethod
     def items(
-        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"]
-    ) -> Float[Array, "problem item size"]:
-        """Items that obey the rules where told to, and break them elsewhere."""
+        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"],
+        tables: Tables,
+    ) -> Float[Array, "problem item size"]:  # fmt: skip
+        """Items that obey the rules of `tables` where told to, and break them elsewhere."""
 
     @abc.abstractmethod
     def satisfied(
@@ -102,17 +116,21 @@ class OddFamily(abc.ABC):
         """Which items obey a, and which b, read off the items themselves on the host."""
 
     def problems(
-        self, which: Int[Array, ""] | int, key: PRNGKeyArray, count: int
-    ) -> tuple[Float[Array, "problem item size"], Int[Array, "problem"]]:
-        """Fresh problems of a set, and the place of the odd one in each."""
+        self, which: Int[Array, ""] | int, key: PRNGKeyArray, count: int,
+        tables: Tables | None = None,
+    ) -> tuple[Float[Array, "problem item size"], Int[Array, "problem"]]:  # fmt: skip
+        """Fresh problems of a set, and the place of the odd one in each; by its own tables, or
+        by those of another family of its kind."""
         truth_key, item_key = jax.random.split(key)
         asked = wanted(which, truth_key, count, mixtures=self.mixtures)
-        return self.items(item_key, asked.a, asked.b), asked.odd
+        return self.items(item_key, asked.a, asked.b, tables or self.tables()), asked.odd
 
-    def valid(self, key: PRNGKeyArray, count: int) -> Float[Array, "count size"]:
+    def valid(
+        self, key: PRNGKeyArray, count: int, tables: Tables | None = None
+    ) -> Float[Array, "count size"]:
         """Items with nothing wrong: those that obey both rules (or, with `mixtures`, neither)."""
         truth_key, item_key = jax.random.split(key)
         truth = jnp.ones((count, 1), bool)
         if self.mixtures:
             truth = jax.random.bernoulli(truth_key, 0.5, (count, 1))
-        return self.items(item_key, truth, truth)[:, 0]
+        return self.items(item_key, truth, truth, tables or self.tables())[:, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -13,24 +13,26 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._factors import whole
-from recombine.families._odd import OddFamily
+from recombine.families._odd import OddFamily, Tables
 
 LEAST_SIDE = 32  # below, two discs that touch look like two that do not
 INK = 0.25  # how much of a pixel must be covered to count as drawn
 ROUND = 1.12  # the longest diameter of a silhouette against that of a disc of its area
 CHANNELS = 3
+PAIRS = 4  # that a picture shows at most
+FACTS = ("inside", "contact", "count")  # that pictures can be asked about
 
 
 class Sizes(NamedTuple):
     """Of the pairs of a kind of picture, in 32nds of the side."""
 
-    first: tuple[float, float]  # radius of the ring, or of the first disc
-    second: tuple[float, float]  # radius of the second disc, or its share of the first
-    share: bool
-    stroke: float  # of the ring; 0 where the first is a disc
-    apart: tuple[float, float]  # gap between two that do not touch
-    margin: float  # between a pair and the edge of its cell
-    cells: int  # along a side
+    first: Any  # radius of the ring, or of the first disc: least and largest
+    second: Any  # radius of the second disc, or its share of the first
+    share: Any  # whether it is one
+    stroke: Any  # of the ring; 0 where the first is a disc
+    apart: Any  # gap between two that do not touch
+    margin: Any  # between a pair and the edge of its cell
+    cells: Any  # along a side
 
 
 # Two that touch overlap by half a pixel, two that do not are two pixels apart, or as far as the
@@ -58,6 +60,7 @@ class PicturesOdd(OddFamily):
     ('inside', 'count')
     """
 
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "pictures"
     categorical: ClassVar[bool] = False
 
@@ -81,64 +84,85 @@ class PicturesOdd(OddFamily):
     def item_shape(self) -> tuple[int, ...]:
         return (self.side, self.side, CHANNELS)
 
-    def items(
-        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"]
-    ) -> Float[Array, "problem item size"]:
-        truth = dict(zip(self.rules, (a, b), strict=True))
-        count_key, cell_key, pair_key = jax.random.split(key, 3)
-        sizes = SIZES[self.pair]
-        shape = (*a.shape, sizes.cells**2)
-        shown = jnp.ones(shape, bool)
-        if "count" in truth:
-            order = jnp.argsort(jax.random.uniform(cell_key, shape), axis=-1)
-            shown = order < counts(count_key, truth["count"])[..., None]
-        no = jnp.zeros(a.shape, bool)
-        cells = self._cells(pair_key, truth.get("inside", no), truth.get("contact", no), shown)
-        n, w = sizes.cells, self.side // sizes.cells
-        tiles = jnp.swapaxes(cells.reshape(*a.shape, n, n, w, w, CHANNELS), -4, -3)
-        return tiles.reshape(*a.shape, -1)
+    def kind(self) -> PicturesOdd:
+        return replace(self, pair=PicturesOdd.pair)
 
-    def _cells(
+    def tables(self) -> Tables:
+        sizes = SIZES[self.pair]._asdict()
+        asked = [self.rules.index(fact) if fact in self.rules else 2 for fact in FACTS]
+        return {
+            **{name: np.array(value, np.float32) for name, value in sizes.items()},
+            "asked": np.array(asked, np.int32),  # which rule each fact is; 2 for neither
+        }
+
+    def items(
+        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"],
+        tables: Tables,
+    ) -> Float[Array, "problem item size"]:  # fmt: skip
+        count_key, cell_key, pair_key = jax.random.split(key, 3)
+        truth = jnp.stack([a, b, jnp.zeros(a.shape, bool)])
+        inside, contact, as_many = (truth[which] for which in jnp.asarray(tables["asked"]))
+        order = jnp.argsort(jax.random.uniform(cell_key, (*a.shape, PAIRS)), axis=-1)
+        number = counts(count_key, as_many)[..., None]
+        alone = jnp.arange(PAIRS) == 0
+        shown = jnp.where(jnp.asarray(tables["asked"])[2] < 2, order < number, alone)
+        sizes = Sizes(**{name: jnp.asarray(tables[name]) for name in Sizes._fields})
+        return self._drawn(pair_key, inside, contact, shown, sizes).reshape(*a.shape, -1)
+
+    def _drawn(
         self, key: PRNGKeyArray, inside: Bool[Array, "problem item"],
-        contact: Bool[Array, "problem item"], shown: Bool[Array, "problem item cell"],
-    ) -> Float[Array, "problem item cell row column channel"]:  # fmt: skip
-        """Every cell with its pair, at a random place and turn."""
-        sizes, scale = SIZES[self.pair], self.side / 32
+        contact: Bool[Array, "problem item"], shown: Bool[Array, "problem item pair"],
+        sizes: Sizes,
+    ) -> Float[Array, "problem item row column channel"]:  # fmt: skip
+        """Every pair in a cell of its own, at a random place and turn."""
         keys = jax.random.split(key, 6)
         inside, contact = inside[..., None], contact[..., None]
 
-        def between(key: PRNGKeyArray, low: float, high: float) -> Array:
-            return jax.random.uniform(key, shown.shape, minval=low, maxval=high)
+        def between(key: PRNGKeyArray, bounds: Any) -> Array:
+            low, high = bounds
+            return low + (high - low) * jax.random.uniform(key, shown.shape)
 
-        first, second = between(keys[0], *sizes.first), between(keys[1], *sizes.second)
-        second = first * second if sizes.share else second
+        first, second = between(keys[0], sizes.first), between(keys[1], sizes.second)
+        second = jnp.where(sizes.share > 0, first * second, second)
         hole = first - sizes.stroke
         gap_key, turn_key = jax.random.split(keys[2])
         room = hole - second - sizes.apart[0]
         # The root makes every place in the ring as likely.
         within = jnp.where(
-            contact, hole - second + OVERLAP, room * jnp.sqrt(between(gap_key, 0, 1))
+            contact, hole - second + OVERLAP, room * jnp.sqrt(between(gap_key, (0, 1)))
         )
-        beside = first + second + jnp.where(contact, -OVERLAP, between(gap_key, *sizes.apart))
-        turn = between(turn_key, 0, 2 * math.pi)
+        beside = first + second + jnp.where(contact, -OVERLAP, between(gap_key, sizes.apart))
+        turn = between(turn_key, (0, 2 * math.pi))
         along = jnp.stack([jnp.cos(turn), jnp.sin(turn)], axis=-1)
         along = along * jnp.where(inside, within, beside)[..., None]
         low = jnp.minimum(-first[..., None], along - second[..., None])
         high = jnp.maximum(first[..., None], along + second[..., None])
-        wide = 32 / sizes.cells - 2 * sizes.margin
-        free = jax.random.uniform(keys[3], low.shape) * (wide - (high - low))
-        place = sizes.margin - low + free
+        cell = 32 / sizes.cells
+        free = jax.random.uniform(keys[3], low.shape) * (cell - 2 * sizes.margin - (high - low))
+        corner = cell * jnp.stack(jnp.divmod(jnp.arange(PAIRS), 2), axis=-1)
+        place = corner + sizes.margin - low + free
+        ring = jnp.where(sizes.stroke > 0, hole, -1.0)
         hues = jax.random.uniform(keys[4], (2, *shown.shape))
-        width = self.side // sizes.cells
-        none = jnp.full_like(hole, -1.0)
-        ink = jnp.zeros((*shown.shape, width, width, CHANNELS))
-        for centre, radius, inner, hue in (
-            (place, first, hole if sizes.stroke else none, hues[0]),
-            (place + along, second, none, hues[1]),
-        ):
-            covered = coverage(centre * scale, radius * scale, inner * scale, width)
-            covered = (covered * shown[..., None, None])[..., None]
-            ink = ink * (1 - covered) + covered * vivid(hue)[..., None, None, :]
+
+        def marks(of_first: Array, of_second: Array) -> Array:
+            """Those of every pair one after the other, in the order in which they are painted."""
+            both = jnp.stack([of_first, of_second], axis=3)
+            return jnp.moveaxis(both.reshape(*both.shape[:2], 2 * PAIRS, *both.shape[4:]), 2, 0)
+
+        def paint(ink: Array, mark: tuple[Array, ...]) -> tuple[Array, None]:
+            centre, radius, hollow, there, colour = mark
+            covered = coverage(centre, radius, hollow, self.side) * there[..., None, None]
+            painted = covered[..., None] * colour[..., None, None, :]
+            return ink * (1 - covered[..., None]) + painted, None
+
+        scale = self.side / 32
+        paper = jnp.zeros((*inside.shape[:-1], self.side, self.side, CHANNELS))
+        ink, _ = jax.lax.scan(
+            paint, paper,
+            (marks(place, place + along) * scale, marks(first, second) * scale,
+             marks(ring, jnp.full_like(ring, -1.0)) * scale, marks(shown, shown),
+             marks(*vivid(hues))),
+        )  # fmt: skip
         return ink
 
     def satisfied(

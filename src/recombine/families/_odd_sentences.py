@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import unknown
-from recombine.families._odd import OddFamily
+from recombine.families._odd import OddFamily, Tables
 
 RULES = {"subject-verb": ("subject", "verb"), "anaphora": ("antecedent", "pronoun")}
 NUMBERS = ("singular", "plural")
@@ -29,6 +29,7 @@ VERBS = (
 LIKING = ("likes", "like", "knows", "know", "admires", "admire", "trusts", "trust")
 DID = ("hurt", "disguised", "doubted", "praised", "blamed", "amused", "hated", "surprised")
 PRONOUNS = ("himself", "themselves", "herself", "themselves")
+ENDS = {"subject-verb": VERBS, "anaphora": PRONOUNS}  # what must agree with the noun
 PLACES = ("near", "behind", "beside", "above")
 ADVERBS = (EMPTY, "today", "again", "often")
 WORDS = tuple(
@@ -80,6 +81,7 @@ class SentencesOdd(OddFamily):
     'the customer behind the author sleeps often'
     """
 
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "sentences"
     mixtures: ClassVar[bool] = True
 
@@ -101,33 +103,45 @@ class SentencesOdd(OddFamily):
     def item_shape(self) -> tuple[int, ...]:
         return (LENGTH, len(WORDS))
 
+    def kind(self) -> SentencesOdd:
+        return SentencesOdd()
+
+    def tables(self) -> Tables:
+        ends = numbers(ENDS[self.rule])
+        return {
+            "order": order(self.rule),
+            # As long for both rules: each word as often as it was.
+            "ends": np.tile(ends, len(VERBS) // len(ends)),
+            "number": np.array(NUMBERS.index(self.number), np.int32),
+        }
+
     def items(
-        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"]
-    ) -> Float[Array, "problem item size"]:
+        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"],
+        tables: Tables,
+    ) -> Float[Array, "problem item size"]:  # fmt: skip
         keys = iter(jax.random.split(key, 10))
 
-        def one_of(words: tuple[str, ...], number: Array | None = None) -> Array:
+        def one_of(words: Any, number: Array | None = None) -> Array:
             """A word of a list; of a list of pairs, in the given number."""
-            table = jnp.asarray(numbers(words))
+            table = jnp.asarray(numbers(words) if isinstance(words, tuple) else words)
             if number is None:
-                return table[jax.random.randint(next(keys), a.shape, 0, len(words))]
-            chosen = jax.random.randint(next(keys), a.shape, 0, len(words) // 2)
+                return table[jax.random.randint(next(keys), a.shape, 0, len(table))]
+            chosen = jax.random.randint(next(keys), a.shape, 0, len(table) // 2)
             return table[2 * chosen + number]
 
-        asked = NUMBERS.index(self.number)
+        asked = tables["number"]
         first, second = (jnp.where(truth, asked, 1 - asked) for truth in (a, b))
         other = jax.random.randint(next(keys), a.shape, 0, 2)
         fixed = [jnp.full(a.shape, WORDS.index(word)) for word in (EMPTY, "the", "that")]
-        ends = VERBS if self.rule == "subject-verb" else PRONOUNS
         parts = jnp.stack(
             [
                 *fixed, one_of(NOUNS, first), one_of(NOUNS, other), one_of(PLACES),
-                one_of(LIKING, other), one_of(DID), one_of(ends, second), one_of(ADVERBS),
+                one_of(LIKING, other), one_of(DID), one_of(tables["ends"], second), one_of(ADVERBS),
             ],
             axis=-1,
         )  # fmt: skip
         kind = jax.random.randint(next(keys), a.shape, 0, 3)
-        places = jnp.asarray(order(self.rule))[kind]
+        places = jnp.asarray(tables["order"])[kind]
         tokens = jnp.take_along_axis(parts, places, axis=-1)
         return jax.nn.one_hot(tokens, len(WORDS)).reshape(*a.shape, -1)
 
@@ -144,7 +158,7 @@ class SentencesOdd(OddFamily):
         self, items: Float[np.ndarray, "*problem item size"]
     ) -> tuple[Bool[np.ndarray, "*problem item"], Bool[np.ndarray, "*problem item"]]:
         tokens, asked = self.tokens(items), NUMBERS.index(self.number)
-        ends = VERBS if self.rule == "subject-verb" else PRONOUNS
+        ends = ENDS[self.rule]
         plural = {WORDS.index(word) for pairs in (NOUNS, ends) for word in pairs[1::2]}
         many = np.isin(tokens, sorted(plural))
         last = np.isin(tokens, numbers(ends))

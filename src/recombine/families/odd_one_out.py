@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
@@ -20,13 +20,16 @@ from recombine.families._odd import SUB_B as SUB_B
 from recombine.families._odd import TEST_A as TEST_A
 from recombine.families._odd import TEST_B as TEST_B
 from recombine.families._odd import OddFamily as OddFamily
+from recombine.families._odd import Tables as Tables
 from recombine.families._odd_pictures import PicturesOdd as PicturesOdd
 from recombine.families._odd_sentences import SentencesOdd as SentencesOdd
 
 
 @dataclass(frozen=True)
 class FieldsOdd(OddFamily):
-    """Items of a few fields: a, the first two are equal; b, the next two are; the rest is noise.
+    """Items of a few fields, in pairs: a, those of one pair are equal; b, those of another.
+
+    What is in no pair of `pairs` is noise. The first two fields are pair 0, the next two pair 1.
 
     >>> family = FieldsOdd()
     >>> items, odd = family.problems(TEST_A, jax.random.key(0), 2)
@@ -38,6 +41,7 @@ class FieldsOdd(OddFamily):
 
     fields: int = 6
     values: int = 8
+    pairs: tuple[int, int] = (0, 1)  # of a, of b
 
     def check(self) -> None:
         for name, least in (("fields", 4), ("values", 2)):
@@ -46,26 +50,43 @@ class FieldsOdd(OddFamily):
                 raise InvalidRequest(
                     f"{name}={value!r}: expected a whole number of at least {least}"
                 )
+        there = range(self.fields // 2)
+        if len(self.pairs) != 2 or not {*self.pairs} <= {*there} or len({*self.pairs}) < 2:
+            raise InvalidRequest(
+                f"pairs={self.pairs!r}: expected two different numbers from 0 to {there[-1]}, "
+                "such as (0, 1)"
+            )
 
     @property
     def rules(self) -> tuple[str, str]:
-        return ("fields 1 and 2 are equal", "fields 3 and 4 are equal")
+        first, second = (
+            f"fields {2 * pair + 1} and {2 * pair + 2} are equal" for pair in self.pairs
+        )
+        return first, second
+
+    def kind(self) -> FieldsOdd:
+        return replace(self, pairs=FieldsOdd.pairs)
+
+    def tables(self) -> Tables:
+        return {"pairs": np.array(self.pairs, np.int32)}
 
     @property
     def item_shape(self) -> tuple[int, ...]:
         return (self.fields, self.values)
 
     def items(
-        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"]
-    ) -> Float[Array, "problem item size"]:
+        self, key: PRNGKeyArray, a: Bool[Array, "problem item"], b: Bool[Array, "problem item"],
+        tables: Tables,
+    ) -> Float[Array, "problem item size"]:  # fmt: skip
         value_key, change_key = jax.random.split(key)
         drawn = jax.random.randint(value_key, (*a.shape, self.fields), 0, self.values)
         # Any of the other values, all as likely.
         changes = jax.random.randint(change_key, (*a.shape, 2), 1, self.values)
         for number, truth in enumerate((a, b)):
-            first = drawn[..., 2 * number]
+            place = 2 * jnp.asarray(tables["pairs"])[number]
+            first = jnp.take(drawn, place, axis=-1)
             second = (first + jnp.where(truth, 0, changes[..., number])) % self.values
-            drawn = drawn.at[..., 2 * number + 1].set(second)
+            drawn = drawn.at[..., place + 1].set(second)
         return jax.nn.one_hot(drawn, self.values).reshape(*a.shape, -1)
 
     def satisfied(
@@ -73,4 +94,5 @@ class FieldsOdd(OddFamily):
     ) -> tuple[Bool[np.ndarray, "*problem item"], Bool[np.ndarray, "*problem item"]]:
         items = np.asarray(items)
         values = items.reshape(*items.shape[:-1], *self.item_shape).argmax(axis=-1)
-        return values[..., 0] == values[..., 1], values[..., 2] == values[..., 3]
+        a, b = (values[..., 2 * pair] == values[..., 2 * pair + 1] for pair in self.pairs)
+        return a, b

@@ -131,6 +131,10 @@ class Learner(abc.ABC):
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         """Host-side work: arrays for the program, from upstream weights and materials."""
 
+    def part_arrays(self) -> dict[str, Any]:
+        """What the draws of its parts need, where its program has parts that masks can be for."""
+        return {}
+
     @property
     def precision(self) -> str:
         """The dtype of its products: "auto" for the device's rule, "float32" to demand that."""

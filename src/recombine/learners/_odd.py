@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from recombine.errors import InvalidRequest
-from recombine.families.odd_one_out import FieldsOdd, OddFamily
+from recombine.families.odd_one_out import FieldsOdd, OddFamily, Tables
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import in_batches
 from recombine.learners._learner import Learner, Tensors
@@ -103,7 +103,11 @@ class OddLearner(Learner):
             "rate": np.float32(self.learning_rate),
             "decay": np.float32(self.decay),
             "steps": np.int32(self.steps),
+            **self.part_arrays(),
         }
+
+    def part_arrays(self) -> dict[str, Any]:
+        return {"family": self.family.tables()}
 
 
 class OddSubject(Subject):
@@ -126,7 +130,7 @@ class OddSubject(Subject):
     def draw(self, which: int, name: str, count: int = 1_024) -> tuple[np.ndarray, np.ndarray]:
         """Fresh problems of a set from a named stream no training step uses, and the answers."""
         words = stream(self.evaluation_seed, name)
-        found = _problems(self.family, count, jnp.int32(which), words)
+        found = _problems(self.family.kind(), count, jnp.int32(which), words, self.family.tables())
         return np.asarray(found[0]), np.asarray(found[1])
 
     def answer(
@@ -142,8 +146,10 @@ class OddSubject(Subject):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _problems(family: OddFamily, count: int, which: Array, words: Array) -> tuple[Array, Array]:
-    return family.problems(which, key_at(words, which), count)
+def _problems(
+    kind: OddFamily, count: int, which: Array, words: Array, tables: Tables
+) -> tuple[Array, Array]:
+    return kind.problems(which, key_at(words, which), count, tables)
 
 
 @jax.jit

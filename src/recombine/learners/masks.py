@@ -284,7 +284,10 @@ class MaskLearner(Learner):
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         trained = self.trained
-        world = module_arrays(trained) if isinstance(trained, TaskLearner) else Arrays()
+        if isinstance(trained, TaskLearner):
+            world = module_arrays(trained)
+        else:
+            world = trained.part_arrays()
         natural, padded = self.parted().shapes()
         model = pad_to(unnamed(given["base"], natural), padded)
         ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), natural)
@@ -300,7 +303,7 @@ class MaskLearner(Learner):
             "begin": np.float32(self.masking.begin),
             "sharpest": np.float32(self.masking.sharpest),
         }
-        return Arrays(member=member, group={**world.merged(), "model": model, "real": real})
+        return Arrays(member=member, group={**world, "model": model, "real": real})
 
     def weights(self, state: Trained) -> Tensors:
         return {path: np.asarray(scores) for path, scores in state.model.items()}

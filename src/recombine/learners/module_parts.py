@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from recombine.errors import NotApplicable
-from recombine.learners._learner import Arrays, Program
+from recombine.learners._learner import Program
 from recombine.learners._tasks import (
     Batch,
     TaskLearner,
@@ -90,7 +90,7 @@ def module_parts(learner: TaskLearner, precision: str) -> ModuleParts:
     )
 
 
-def module_arrays(learner: TaskLearner) -> Arrays:
+def module_arrays(learner: TaskLearner) -> dict[str, Any]:
     """What the student was given, and lists of combinations by module."""
     given = learner.prepare({})
     support = build_support(learner.family, learner.support, learner.seeds.support)
@@ -111,9 +111,7 @@ def module_arrays(learner: TaskLearner) -> Arrays:
             if not listed[which][-1].size:
                 raise NotApplicable(f"no unseen combination {which} module {module}")
     tables = {which: _table(lists) for which, lists in listed.items()}
-    return Arrays(
-        member={}, group={**given.merged(), "listed": tables}
-    )  # one student is shared by the masks of all its modules
+    return {**given.merged(), "listed": tables}
 
 
 def _some(ranks: np.ndarray, rng: np.random.Generator) -> np.ndarray:

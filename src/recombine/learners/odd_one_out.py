@@ -38,7 +38,7 @@ Problems = tuple[Float[Array, "problem item size"], Int[Array, "problem"]]
 class OddOneOutProgram(Program, Parts):
     """Gradient descent on problems of both rules; its parts are the two rules."""
 
-    family: OddFamily
+    family: OddFamily  # its kind: the tables are arrays
     model: ItemModel
     batch: int
     evaluation: int
@@ -67,7 +67,13 @@ class OddOneOutProgram(Program, Parts):
         return start(self.model.draw(key, self.family.item_shape))
 
     def draw(self, arrays: dict[str, Any], t: Any) -> Any:
-        return self.family.problems(BASE, key_at(arrays["train"], t), self.batch)
+        return self.problems(arrays, BASE, key_at(arrays["train"], t))
+
+    def problems(
+        self, arrays: dict[str, Any], which: Any, key: PRNGKeyArray, count: int | None = None
+    ) -> Problems:
+        """Fresh problems of the member's own family."""
+        return self.family.problems(which, key, count or self.batch, arrays["family"])
 
     def loss(self, model: Any, drawn: Any) -> Float[Array, ""]:
         items, odd = drawn
@@ -93,7 +99,8 @@ class OddOneOutProgram(Program, Parts):
 
         def look(which: Array, number: Array) -> Array:
             key = jax.random.fold_in(key_at(arrays["evaluation"], which), number)
-            return self.part_score(arrays, network, self.family.problems(which, key, LOOKED_AT))
+            drawn = self.problems(arrays, which, key, LOOKED_AT)
+            return self.part_score(arrays, network, drawn)
 
         rounds = self.evaluation // LOOKED_AT
         asked = jnp.repeat(jnp.array(list(sets.values())), rounds)
@@ -112,7 +119,7 @@ class OddOneOutProgram(Program, Parts):
     def draw_part(
         self, arrays: dict[str, Any], part: Int[Array, ""], key: PRNGKeyArray
     ) -> Problems:
-        return self.family.problems(SUB_A + part, key, self.batch)
+        return self.problems(arrays, SUB_A + part, key)
 
     def part_loss(self, arrays: dict[str, Any], model: Any, drawn: Problems) -> Float[Array, ""]:
         items, odd = drawn
@@ -121,7 +128,7 @@ class OddOneOutProgram(Program, Parts):
     def draw_test(
         self, arrays: dict[str, Any], part: Int[Array, ""], key: PRNGKeyArray
     ) -> Problems:
-        return self.family.problems(TEST_A + part, key, self.batch)
+        return self.problems(arrays, TEST_A + part, key)
 
     def part_score(self, arrays: dict[str, Any], model: Any, drawn: Problems) -> Float[Array, ""]:
         items, odd = drawn
@@ -171,8 +178,9 @@ class OddOneOut(OddLearner):
 
     def _program(self, precision: str, pretrained: bool) -> OddOneOutProgram:
         return OddOneOutProgram(
-            self.family, self.model, self.batch, self.evaluation_problems, precision, pretrained
-        )
+            self.family.kind(), self.model, self.batch, self.evaluation_problems, precision,
+            pretrained,
+        )  # fmt: skip
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:
         member = self.member_arrays()

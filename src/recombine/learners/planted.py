@@ -80,7 +80,7 @@ class PlantedProgram(OddOneOutProgram):
     def draw(self, arrays: dict[str, Any], t: Any) -> Any:
         keys = jax.random.split(key_at(arrays["train"], t))
         which = jnp.array([SUB_A, SUB_B])
-        return jax.vmap(lambda w, k: self.family.problems(w, k, self.batch))(which, keys)
+        return jax.vmap(lambda w, k: self.problems(arrays, w, k))(which, keys)
 
     def loss(self, model: Halves, drawn: Any) -> Float[Array, ""]:
         items, odd = drawn
@@ -118,7 +118,7 @@ class PlantedOdd(OddLearner):
 
     def program(self, precision: str = "float32") -> PlantedProgram:
         return PlantedProgram(
-            self.family, self.model, self.batch, self.evaluation_problems, precision,
+            self.family.kind(), self.model, self.batch, self.evaluation_problems, precision,
             mixed=self.mixed,
         )  # fmt: skip
 

@@ -74,12 +74,13 @@ class PretrainingProgram(Program):
         size = jax.eval_shape(body, jnp.zeros(self.family.item_size)).shape[-1]
         return start(Reconstructor(body, Linear.draw(head_key, size, self.family.item_size)))
 
-    def hidden(self, key: PRNGKeyArray, count: int) -> Hidden:
+    def hidden(self, arrays: dict[str, Any], key: PRNGKeyArray, count: int) -> Hidden:
         item_key, hide_key = jax.random.split(key)
-        return Hidden(self.family.valid(item_key, count), hide(hide_key, self.family, count))
+        items = self.family.valid(item_key, count, arrays["family"])
+        return Hidden(items, hide(hide_key, self.family, count))
 
     def draw(self, arrays: dict[str, Any], t: Any) -> Hidden:
-        return self.hidden(key_at(arrays["train"], t), self.batch)
+        return self.hidden(arrays, key_at(arrays["train"], t), self.batch)
 
     def reconstruct(self, model: Reconstructor, drawn: Hidden) -> Float[Array, "item size"]:
         dtype = jnp.dtype(self.precision)
@@ -114,7 +115,7 @@ class PretrainingProgram(Program):
         of rows, or of the variance of pixels."""
 
         def look(number: Array) -> tuple[Array, Array, Array]:
-            drawn = self.hidden(key_at(arrays["evaluation"], number), LOOKED_AT)
+            drawn = self.hidden(arrays, key_at(arrays["evaluation"], number), LOOKED_AT)
             found = self.reconstruct(state.model, drawn)
             if self.family.categorical:
                 rows = (-1, *self.family.item_shape)
@@ -145,7 +146,7 @@ class Pretraining(OddLearner):
 
     def program(self, precision: str = "float32") -> PretrainingProgram:
         return PretrainingProgram(
-            self.family, self.model, self.batch, self.evaluation_problems, precision
+            self.family.kind(), self.model, self.batch, self.evaluation_problems, precision
         )
 
     def prepare(self, given: Mapping[str, Tensors]) -> Arrays:

@@ -122,7 +122,7 @@ class RotatedOdd(OddOneOut):
 
     def program(self, precision: str = "float32") -> RotatedProgram:
         return RotatedProgram(
-            self.family, self.model, self.batch, self.evaluation_problems, precision
+            self.family.kind(), self.model, self.batch, self.evaluation_problems, precision
         )
 
     def weights(self, state: Any) -> Tensors:

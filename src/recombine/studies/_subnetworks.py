@@ -21,6 +21,7 @@ NAMES = {"planted": "planted halves", "mixed": "planted, rotated weights",
          "rotated": "from scratch, rotated weights",
          "decayed": "from scratch, with decay"}  # fmt: skip
 Number = Callable[[Row], float]
+Network = tuple[str, int]  # task and seed
 
 
 def dosed(dose: float) -> str:
@@ -87,10 +88,10 @@ def beyond_random(row: Row) -> float:
 def knows(row: Row) -> bool:
     """Whether the network does both rules (or the module's student its task)."""
     least = min(row.value("subnetworks", f"whole_{which}") for which in ("own", "other"))
-    return least >= (WHOLE if row.labels["task"] != MODULES else 0.8)
+    return least >= (WHOLE if row.labels["kind"] != MODULES else 0.8)
 
 
-def usable(results: Results, condition: str, task: str, **labels: Any) -> tuple[list[Row], str]:
+def usable(results: Results, condition: str, **labels: Any) -> tuple[list[Row], str]:
     """Masks that learnt their part, over networks that know their task; and what is left out.
 
     Networks that were never trained know nothing: of them only the masks must have learnt. Of
@@ -98,12 +99,12 @@ def usable(results: Results, condition: str, task: str, **labels: Any) -> tuple[
     combinations, and their score is R²; how many learnt is said beside. Masks over a planted
     network must find its parts, so none of them is left out for not having learnt.
     """
-    rows = [row for row in results.where(condition=condition, task=task, **labels)
+    rows = [row for row in results.where(condition=condition, **labels)
             if not row.diverged and "subnetworks" in row.readings]  # fmt: skip
     able = [row for row in rows if condition == "untrained" or knows(row)]
     kept = [
         row for row in able
-        if task == MODULES or condition == PLANTED
+        if row.labels["kind"] == MODULES or condition == PLANTED
         or row.value("subnetworks", "learnt") >= LEARNT
     ]  # fmt: skip
     words = []
@@ -114,28 +115,33 @@ def usable(results: Results, condition: str, task: str, **labels: Any) -> tuple[
     return kept, f"Left out: {', '.join(words)}." if words else ""
 
 
-def by_seed(rows: Sequence[Row], number: Number) -> dict[int, float]:
+def network(row: Row) -> Network:
+    """Which network a mask lies over, among those of one kind, width and condition."""
+    return row.labels["task"], row.labels["seed"]
+
+
+def by_network(rows: Sequence[Row], number: Number) -> dict[Network, float]:
     """The mean over parts and mask seeds, for each network."""
-    found: dict[int, list[float]] = {}
+    found: dict[Network, list[float]] = {}
     for row in rows:
-        found.setdefault(row.labels["seed"], []).append(number(row))
-    return {seed: float(np.mean(values)) for seed, values in found.items()}
+        found.setdefault(network(row), []).append(number(row))
+    return {which: float(np.mean(values)) for which, values in found.items()}
 
 
-def by_rule(rows: Sequence[Row], number: Number) -> dict[int, list[float]]:
+def by_rule(rows: Sequence[Row], number: Number) -> dict[Network, list[float]]:
     """For each network its rules, each the mean over mask seeds."""
-    found: dict[tuple[int, int], list[float]] = {}
+    found: dict[tuple[Network, int], list[float]] = {}
     for row in rows:
-        found.setdefault((row.labels["seed"], row.labels["rule"]), []).append(number(row))
-    by_network: dict[int, list[float]] = {}
-    for (seed, _), values in found.items():
-        by_network.setdefault(seed, []).append(float(np.mean(values)))
-    return by_network
+        found.setdefault((network(row), row.labels["rule"]), []).append(number(row))
+    rules: dict[Network, list[float]] = {}
+    for (which, _), values in found.items():
+        rules.setdefault(which, []).append(float(np.mean(values)))
+    return rules
 
 
 def overall(rows: Sequence[Row], number: Number) -> float:
     """The mean over networks."""
-    return float(np.mean(list(by_seed(rows, number).values())))
+    return float(np.mean(list(by_network(rows, number).values())))
 
 
 def half_way(rows: Sequence[Row], which: str) -> float:
@@ -157,7 +163,7 @@ def left(rows: Sequence[Row], condition: str, note: str) -> str:
         f"{own:.2f}, other {other:.2f}; without as many at random {own_random:.2f} and "
         f"{other_random:.2f}."
     )
-    if rows[0].labels["task"] == MODULES:  # none of these is left out for not having learnt
+    if rows[0].labels["kind"] == MODULES:  # none of these is left out for not having learnt
         said += f" {learnt(rows)} of {len(rows)} masks learnt their module (R² from {LEARNT:g})."
     return _joined([said, note])
 
@@ -211,17 +217,17 @@ def sparing_speaks(rows: Sequence[Row], condition: str, note: str) -> str:
 Speaks = Callable[[Sequence[Row], str, str], str]
 
 
-def _beside_rotated(results: Results, condition: str, task: str) -> list[str]:
+def _beside_rotated(results: Results, condition: str, kind: str) -> list[str]:
     """What rotated weights, of which none belongs to a part, give by the same measure."""
     twin = {"scratch": "rotated", PLANTED: "mixed"}.get(condition)
-    rows, _ = usable(results, twin, task) if twin else ([], "")
+    rows, _ = usable(results, twin, kind=kind) if twin else ([], "")
     if not rows:
         return []
     return [f"In rotated weights, of which none belongs to a rule: {overall(rows, ablation):.2f}."]
 
 
 def over_rules(
-    condition: str, task: str, combine: Callable[[list[float]], float], number: Number = ablation
+    condition: str, kind: str, combine: Callable[[list[float]], float], number: Number = ablation
 ) -> Callable[[Results], Evidence]:
     """One number for each network, from those of its rules: the worse one, or a share.
 
@@ -229,40 +235,40 @@ def over_rules(
     """
 
     def measure(results: Results) -> Evidence:
-        rows, note = usable(results, condition, task)
+        rows, note = usable(results, condition, kind=kind)
         values = [combine(rules) for rules in by_rule(rows, number).values()]
         base.require(np.asarray(values), f"Networks. {note}")
         say = left if condition == PLANTED else speaks
         notes = [say(rows, condition, note)]
         return Evidence.of_values(
-            values, _joined([*notes, *_beside_rotated(results, condition, task)])
+            values, _joined([*notes, *_beside_rotated(results, condition, kind)])
         )
 
     return measure
 
 
 def mean(
-    condition: str, task: str, number: Number, can_speak: Speaks = speaks, **labels: Any
+    condition: str, kind: str, number: Number, can_speak: Speaks = speaks, **labels: Any
 ) -> Callable[[Results], Evidence]:
     """The mean over networks of one kind, where its ablations can speak."""
 
     def measure(results: Results) -> Evidence:
-        rows, note = usable(results, condition, task, **labels)
-        values = np.asarray(list(by_seed(rows, number).values()))
+        rows, note = usable(results, condition, kind=kind, **labels)
+        values = np.asarray(list(by_network(rows, number).values()))
         base.require(values, f"Networks. {note}")
         notes = [can_speak(rows, condition, note)]
         if number is ablation:
-            notes += _beside_rotated(results, condition, task)
+            notes += _beside_rotated(results, condition, kind)
         return Evidence.of_values(values, _joined(notes))
 
     return measure
 
 
-def than_complement(condition: str, task: str) -> Callable[[Results], Evidence]:
+def than_complement(condition: str, kind: str) -> Callable[[Results], Evidence]:
     """The mean over networks of `beyond_complement`, by masks that have as many weights beside."""
 
     def measure(results: Results) -> Evidence:
-        able, note = usable(results, condition, task)
+        able, note = usable(results, condition, kind=kind)
         rows = [row for row in able if matched(row)]
         if len(rows) < len(able):
             fewer = (
@@ -270,7 +276,7 @@ def than_complement(condition: str, task: str) -> Callable[[Results], Evidence]:
                 "half of a layer, so that there are not as many others."
             )
             note = _joined([note, fewer])
-        values = np.asarray(list(by_seed(rows, beyond_complement).values()))
+        values = np.asarray(list(by_network(rows, beyond_complement).values()))
         base.require(values, f"Networks. {note}")
         own, other = (
             overall(rows, lambda row, w=which: row.value("subnetworks", f"ablation_{w}",
@@ -284,20 +290,20 @@ def than_complement(condition: str, task: str) -> Callable[[Results], Evidence]:
 
 
 def difference(
-    task: str, first: str, second: str, number: Number, **labels: Any
+    kind: str, first: str, second: str, number: Number, **labels: Any
 ) -> Callable[[Results], Evidence]:
     """One condition minus another, for each seed that has both."""
 
     def measure(results: Results) -> Evidence:
-        kinds = [(c, *usable(results, c, task, **labels)) for c in (first, second)]
-        one, two = (by_seed(rows, number) for _, rows, _ in kinds)
+        kinds = [(c, *usable(results, c, kind=kind, **labels)) for c in (first, second)]
+        one, two = (by_network(rows, number) for _, rows, _ in kinds)
         return Evidence.of_values(*_paired(kinds, one, two))
 
     return measure
 
 
 def rise(
-    task: str, first: str, second: str, share: Callable[[list[float]], float], least: float
+    kind: str, first: str, second: str, share: Callable[[list[float]], float], least: float
 ) -> Callable[[Results], Evidence]:
     """By how much a share of rules is higher in one condition than in another, for each seed.
 
@@ -305,7 +311,7 @@ def rise(
     """
 
     def measure(results: Results) -> Evidence:
-        kinds = [(c, *usable(results, c, task)) for c in (first, second)]
+        kinds = [(c, *usable(results, c, kind=kind)) for c in (first, second)]
         one, two = (
             {seed: share(rules) for seed, rules in by_rule(rows, ablation).items()}
             for _, rows, _ in kinds
@@ -323,7 +329,9 @@ def rise(
 
 
 def _paired(
-    kinds: Sequence[tuple[str, list[Row], str]], one: dict[int, float], two: dict[int, float]
+    kinds: Sequence[tuple[str, list[Row], str]],
+    one: dict[Network, float],
+    two: dict[Network, float],
 ) -> tuple[list[float], str]:
     """What one kind of network has more than the other, by seed, and what is left in each."""
     both = sorted(one.keys() & two.keys())
@@ -338,8 +346,8 @@ def wider(small: int, large: int) -> Callable[[Results], Evidence]:
     """Students of one width minus those of another, for each seed that has both."""
 
     def measure(results: Results) -> Evidence:
-        kinds = [usable(results, "scratch", MODULES, width=width) for width in (large, small)]
-        high, low = (by_seed(rows, beyond_random) for rows, _ in kinds)
+        kinds = [usable(results, "scratch", kind=MODULES, width=width) for width in (large, small)]
+        high, low = (by_network(rows, beyond_random) for rows, _ in kinds)
         both = sorted(high.keys() & low.keys())
         if len(both) < 2:
             said = _joined([note for _, note in kinds])
@@ -359,18 +367,18 @@ def _joined(notes: Sequence[str]) -> str:
 
 
 def by_dose(
-    task: str, conditions: Sequence[str], number: Number = ablation, **labels: Any
+    kind: str, conditions: Sequence[str], number: Number = ablation, **labels: Any
 ) -> Callable[[Results], Evidence]:
     """The rank correlation of ablation with the dose of pretraining, for each seed."""
 
     def measure(results: Results) -> Evidence:
-        found: dict[int, list[tuple[float, float]]] = {}
+        found: dict[Network, list[tuple[float, float]]] = {}
         notes, kinds = [], []
         for condition in conditions:
-            rows, note = usable(results, condition, task, **labels)
+            rows, note = usable(results, condition, kind=kind, **labels)
             notes += [f"{told(condition).capitalize()}: {note}"] if note else []
             kinds += [(rows, condition, note)] if rows else []
-            for seed, value in by_seed(rows, number).items():
+            for seed, value in by_network(rows, number).items():
                 found.setdefault(seed, []).append((dose_of(condition), value))
         whole = [np.asarray(pairs) for pairs in found.values() if len(pairs) > 2]
         values = [_rank_correlation(*pairs.T) for pairs in whole]

@@ -17,7 +17,7 @@ from recombine.studies._subnetworks import (
     LEARNT,
     MODULES,
     beyond_random,
-    by_seed,
+    by_network,
     dose_of,
     learnt,
     told,
@@ -81,8 +81,8 @@ def _ablations(results: Results, task: str) -> Figure:
     for name, control in (("its mask", None), ("as many others", "complement"),
                           ("as many at random", "random")):  # fmt: skip
         columns = [
-            _estimate(list(by_seed(
-                usable(results, condition, task)[0],
+            _estimate(list(by_network(
+                usable(results, condition, task=task)[0],
                 lambda row, control=control: row.value("subnetworks", "ablation", control),
             ).values()))
             for condition in conditions
@@ -96,8 +96,8 @@ def _widths(grid: Any, results: Results) -> Figure:
     lines = []
     for condition in _conditions(results, MODULES):
         columns = [
-            _estimate(list(by_seed(
-                usable(results, condition, MODULES, width=width)[0], beyond_random
+            _estimate(list(by_network(
+                usable(results, condition, task=MODULES, width=width)[0], beyond_random
             ).values()))
             for width in grid.width
         ]  # fmt: skip
@@ -117,7 +117,7 @@ def _scores(results: Results, tasks: Sequence[str], slices: Sequence[dict[str, A
     rows = []
     for task in tasks:
         for condition, cut in itertools.product(_conditions(results, task), slices):
-            here, _ = usable(results, condition, task, **cut)
+            here, _ = usable(results, condition, task=task, **cut)
             everyone = [row for row in results.where(task=task, condition=condition, **cut)
                         if "subnetworks" in row.readings]  # fmt: skip
             means = [base.mean([row.value("subnetworks", *pair) for row in here]) for pair in names]
@@ -142,7 +142,7 @@ def _overlaps(results: Results, tasks: Sequence[str]) -> Table:
     rows = []
     for task in tasks:
         for condition in _conditions(results, task):
-            here, _ = usable(results, condition, task)
+            here, _ = usable(results, condition, task=task)
             if here:
                 found = [base.mean([row.value("subnetworks", name) for row in here])
                          for name in ("overlap", "overlap_by_chance")]  # fmt: skip
@@ -155,7 +155,7 @@ def _overlaps(results: Results, tasks: Sequence[str]) -> Table:
 def _layers(results: Results, tasks: Sequence[str]) -> Table:
     rows = []
     for task in tasks:
-        here, _ = usable(results, "scratch", task)
+        here, _ = usable(results, "scratch", task=task)
         if not here:
             continue
         tables = [row.readings["subnetworks"].tables["layers"] for row in here]

@@ -51,6 +51,7 @@ FAMILIES: dict[str, OddFamily] = {
 
 CONTROLS = ("planted", "mixed", "rotated", "untrained", "decayed")
 HIDDEN = "control: mixed weights hide them"
+APART = 10_000  # seeds of one task and those of the next
 OTHER_TEACHER = 500_000  # seeds of those that students are pretrained on
 
 
@@ -90,7 +91,7 @@ class SubnetworksStudy(Study):
         "so?"
     )
     source = "Lepori, Serre and Pavlick, Break It Down, 2023"
-    cost = "quick: 1.5 min on two CPU cores; standard: 12 min on one H200, beside two other studies"
+    cost = "quick: 1.5 min on two CPU cores; standard: 15 min on one H200 (estimated)"
     not_shown = (
         "The published networks: these are small, and pictures and sentences are made by rule.",
         "Whether rules share weights, where both a mask and as many weights at random ruin the "
@@ -106,9 +107,6 @@ class SubnetworksStudy(Study):
         "whose idle weights decay; without decay, weights that a half does not need disturb the "
         "other half when its own are taken out, and the same masks find less. Networks from "
         "scratch are trained without decay, as published, and also with it (`decayed`).",
-        "All published tasks at once: `standard` has one of the three pairs of picture rules and "
-        "one of the four sentence rules; `--set tasks=...` takes the others (each compiles three "
-        "programs more).",
         "Controls beyond fields: planted, mixed, rotated and decayed networks are there for "
         "fields alone; pictures and sentences have the untrained one and ablations of as many "
         "weights.",
@@ -120,7 +118,7 @@ class SubnetworksStudy(Study):
                       masked_modules=1, training="smoke", seeds=2, batches=1),
         "quick": Grid(),
         "standard": Grid(
-            tasks=("fields", "inside-contact", "verb-singular"),
+            tasks=tuple(FAMILIES),
             picture_width=16, word_width=64, steps=4_000, batch=64, rate=1e-3,
             pretraining=4_000, dose=(1 / 16, 1 / 4, 1.0),
             controls=CONTROLS, mask_steps=1_000,
@@ -142,13 +140,15 @@ class SubnetworksStudy(Study):
             for condition in conditions(grid, task):
                 for seed in range(grid.seeds):
                     network = odd_network(grid, task, condition, seed)
-                    labels = {"task": task, "condition": condition, "width": 0, "seed": seed}
+                    labels = {"kind": FAMILIES[task].name, "task": task, "condition": condition,
+                              "width": 0, "seed": seed}  # fmt: skip
                     found += masks(grid, network, labels, 2)
         for width in grid.width:
             for condition in ("scratch", *dosed_conditions(grid), "untrained"):
                 for seed in range(grid.seeds):
                     network = student(grid, width, condition, seed)
-                    labels = {"task": MODULES, "condition": condition, "width": width, "seed": seed}
+                    labels = {"kind": MODULES, "task": MODULES, "condition": condition,
+                              "width": width, "seed": seed}  # fmt: skip
                     found += masks(grid, network, labels, grid.masked_modules)
         return found
 
@@ -174,11 +174,11 @@ class SubnetworksStudy(Study):
                     "With the same function written in rotated weights, ablation is nearer zero",
                     parts.difference("fields", "mixed", PLANTED, parts.ablation), above=0.0,
                 ))  # fmt: skip
-        for task in grid.tasks:
-            found += odd_claims(grid, task)
+        for kind in dict.fromkeys(FAMILIES[task].name for task in grid.tasks):
+            found += odd_claims(grid, kind)
         if grid.width:
             found += module_claims(grid)
-        return found
+        return [replace(claim, unit="networks") for claim in found]
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return report.sections(grid, results)
@@ -262,7 +262,9 @@ def model_of(grid: Grid, task: str) -> ItemModel:
 
 def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
     """The network whose parts are looked for."""
-    family, model, seeds = FAMILIES[task], model_of(grid, task), Seeds.all(seed)
+    family, model = FAMILIES[task], model_of(grid, task)
+    # Networks of different tasks share nothing, not even first weights: each is a unit.
+    seeds = Seeds.all(seed + APART * list(FAMILIES).index(task))
     if condition in (PLANTED, "mixed"):
         return PlantedOdd(
             family, model, seeds, grid.steps, grid.batch, grid.rate,
@@ -306,7 +308,7 @@ def masks(grid: Grid, network: Learner, labels: dict, count: int) -> list[Cell]:
     return [
         Cell(
             MaskLearner(base=network, part=part, masking=Masking(penalty=grid.penalty),
-                        seed=1_000 * labels["seed"] + number,
+                        seed=1_000 * network.init_seed + number,
                         mask_steps=grid.mask_steps, evaluation_every=grid.mask_steps),
             {**labels, "rule": part, "mask_seed": number},
             (Subnetworks(batches=grid.batches),),
@@ -316,73 +318,73 @@ def masks(grid: Grid, network: Learner, labels: dict, count: int) -> list[Cell]:
     ]  # fmt: skip
 
 
-def odd_claims(grid: Grid, task: str) -> list[Claim]:
-    """The published criteria for one task, on networks from scratch and pretrained ones.
+def odd_claims(grid: Grid, kind: str) -> list[Claim]:
+    """The published criteria for one kind of tasks, on networks from scratch and pretrained ones.
 
     Those that compare a rule with the other speak only where the other is spared.
     """
     found = [
-        Claim(f"{task}: ablation is selective",
-              f"Ablating the mask of a rule of '{task}' hurts that rule more than the other: mean "
+        Claim(f"{kind}: ablation is selective",
+              f"Ablating the mask of a rule of '{kind}' hurts that rule more than the other: mean "
               "difference at most -.14",
-              parts.mean("scratch", task, parts.ablation), at_most=-0.14),
-        Claim(f"{task}: in most networks",
-              f"The difference is below -.05 for at least .7 of the networks and rules of '{task}'",
-              parts.over_rules("scratch", task, most_below), at_least=0.7),
-        Claim(f"{task}: more than the complement",
-              f"For '{task}' the difference is at least .10 below that of ablating as many weights "
+              parts.mean("scratch", kind, parts.ablation), at_most=-0.14),
+        Claim(f"{kind}: in most networks",
+              f"The difference is below -.05 for at least .7 of the networks and rules of '{kind}'",
+              parts.over_rules("scratch", kind, most_below), at_least=0.7),
+        Claim(f"{kind}: more than the complement",
+              f"For '{kind}' the difference is at least .10 below that of ablating as many weights "
               "of every layer that the mask does not keep",
-              parts.than_complement("scratch", task), at_most=-0.10),
-        Claim(f"{task}: more than other weights",
-              f"Ablating the mask of a rule of '{task}' leaves at least .10 less of that rule than "
+              parts.than_complement("scratch", kind), at_most=-0.10),
+        Claim(f"{kind}: more than other weights",
+              f"Ablating the mask of a rule of '{kind}' leaves at least .10 less of that rule than "
               "ablating as many weights of every layer at random",
-              parts.mean("scratch", task, parts.harm_beyond_random, parts.harm_speaks),
+              parts.mean("scratch", kind, parts.harm_beyond_random, parts.harm_speaks),
               at_most=-0.10),
-        Claim(f"{task}: the other rule less",
-              f"Ablating the mask of a rule of '{task}' leaves more of the other rule than "
+        Claim(f"{kind}: the other rule less",
+              f"Ablating the mask of a rule of '{kind}' leaves more of the other rule than "
               "ablating as many weights of every layer at random",
-              parts.mean("scratch", task, parts.spared_beyond_random, parts.sparing_speaks),
+              parts.mean("scratch", kind, parts.spared_beyond_random, parts.sparing_speaks),
               above=0.0),
     ]  # fmt: skip
-    if "rotated" in grid.controls and task == "fields":
+    if "rotated" in grid.controls and kind == "fields":
         found.append(Claim(
-            f"{task}: more than the rotated twin",
-            f"For '{task}' the difference is below that over the same networks in rotated weights, "
+            f"{kind}: more than the rotated twin",
+            f"For '{kind}' the difference is below that over the same networks in rotated weights, "
             "of which none belongs to a rule",
-            parts.difference(task, "scratch", "rotated", parts.ablation), below=0.0,
+            parts.difference(kind, "scratch", "rotated", parts.ablation), below=0.0,
         ))  # fmt: skip
-    if "decayed" in grid.controls and task == "fields":
+    if "decayed" in grid.controls and kind == "fields":
         found.append(Claim(
-            f"{task}: also with decay",
-            f"For '{task}' learnt with the decay that the planted halves have, the difference is "
-            "at most -.14", parts.mean("decayed", task, parts.ablation), at_most=-0.14,
+            f"{kind}: also with decay",
+            f"For '{kind}' learnt with the decay that the planted halves have, the difference is "
+            "at most -.14", parts.mean("decayed", kind, parts.ablation), at_most=-0.14,
         ))  # fmt: skip
     if "untrained" in grid.controls:
         found.append(Claim(
-            f"{task}: more than untrained",
-            f"For '{task}' the difference is below that over networks that were never trained",
-            parts.difference(task, "scratch", "untrained", parts.ablation), below=0.0,
+            f"{kind}: more than untrained",
+            f"For '{kind}' the difference is below that over networks that were never trained",
+            parts.difference(kind, "scratch", "untrained", parts.ablation), below=0.0,
         ))  # fmt: skip
     if doses(grid):
         most = parts.dosed(max(doses(grid)))
         found.append(Claim(
-            f"{task}: pretraining parts it more",
-            f"For '{task}' the difference is at least .10 lower after the full dose of pretraining "
-            "than from scratch", parts.difference(task, most, "scratch", parts.ablation),
+            f"{kind}: pretraining parts it more",
+            f"For '{kind}' the difference is at least .10 lower after the full dose of pretraining "
+            "than from scratch", parts.difference(kind, most, "scratch", parts.ablation),
             at_most=-0.10,
         ))  # fmt: skip
         found.append(Claim(
-            f"{task}: pretraining parts more networks",
-            f"The share of networks and rules of '{task}' whose difference is below -.05 is at "
+            f"{kind}: pretraining parts more networks",
+            f"The share of networks and rules of '{kind}' whose difference is below -.05 is at "
             "least .15 higher after the full dose of pretraining than from scratch",
-            parts.rise(task, most, "scratch", most_below, 0.15), at_least=0.15,
+            parts.rise(kind, most, "scratch", most_below, 0.15), at_least=0.15,
         ))  # fmt: skip
         if len(doses(grid)) > 2:
             found.append(Claim(
-                f"{task}: the more the more",
-                f"For '{task}' the difference falls with the dose of pretraining (rank "
+                f"{kind}: the more the more",
+                f"For '{kind}' the difference falls with the dose of pretraining (rank "
                 "correlation)",
-                parts.by_dose(task, ["scratch", *dosed_conditions(grid)]), below=0.0,
+                parts.by_dose(kind, ["scratch", *dosed_conditions(grid)]), below=0.0,
             ))  # fmt: skip
     return found
 
