@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recombine.lab.plan import part
 from recombine.lab.run import study_named
 from recombine.lab.study import Study
 from recombine.report.tables import interval as bounds
@@ -55,9 +56,9 @@ def line(cells: Sequence[str]) -> str:
 
 
 def grid_rows(study: Study, text: str) -> list[str]:
-    """What is varied, at every preset; the meaning of a name, and rows without one, stay."""
+    """What is varied, at every preset, and how many cells that makes; what else is written stays."""
     words = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
-    unnamed = re.findall(r"^\|  \| .*$", text, re.MULTILINE)
+    unnamed = re.findall(r"^\|  \| (?!cells).*$", text, re.MULTILINE)
     grids = [study.grid(preset) for preset in study.presets]
     return [
         *(
@@ -65,7 +66,17 @@ def grid_rows(study: Study, text: str) -> list[str]:
             for name in (field.name for field in dataclasses.fields(grids[0]))
         ),
         *unnamed,
+        line(["", "cells", *(cells(study, preset) for preset in study.presets)]),
     ]
+
+
+def cells(study: Study, preset: str) -> str:
+    """Those that can exist, and at most so many in further rounds."""
+    found = part(study.cells(study.grid(preset)))
+    elsewhere = [reason for _, reason in found.infeasible if "is not on this machine" in reason]
+    first = len(found.cells) + len(elsewhere)
+    further = study.most_further_cells(study.grid(preset))
+    return f"{first} + up to {further}" if further else str(first)
 
 
 def claim_rows(study: Study) -> list[str]:

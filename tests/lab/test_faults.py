@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from unlike.adaptive import Adaptive, Rates
 from unlike.exam import Exam
@@ -614,6 +615,36 @@ def test_a_need_that_cannot_be_met_is_told_and_the_others_are_finished(tmp_path)
     assert "elephants" in told["seed=3, rate=0)"]
     assert "elephants" in told["seed=4, rate=0)"]
     assert any("elephants" in warning for warning in report_of(outcome).warnings)
+
+
+class LacksData(Adaptive):
+    """The data of one of two pilots cannot be made; then those of a better one can."""
+
+    name = "lacks-data"
+
+    def cells(self, grid: Rates) -> list[Cell]:
+        poor, good = min(grid.rate), max(grid.rate)
+        hungry = Hungry(seed=0, rate=good, training_steps=grid.steps)
+        return [
+            self.cell(grid, poor, 0),
+            Cell(hungry, {"rate": good, "seed": 0}, (Exam(),)),
+        ]
+
+
+def test_a_round_does_not_wait_for_cells_whose_data_are_not_here(tmp_path, monkeypatch):
+    store, request = Store.open(tmp_path), Request(LacksData(), "smoke")
+    outcome = run(request, Session(store))
+    assert outcome.missing == 1 and not outcome.finished
+    assert [(r.labels["seed"], r.labels["rate"]) for r in outcome.results] == [
+        (0, 0.0005), (1, 0.0005), (2, 0.0005),
+    ]  # fmt: skip
+    # Once the data are there, they have their say, and nothing is committed twice.
+    monkeypatch.setattr(Missing, "make", lambda self: {"data": np.zeros(1)})
+    again = run(request, Session(store))
+    assert again.finished
+    assert [(r.labels["seed"], r.labels["rate"]) for r in again.results] == [
+        (0, 0.0005), (0, 0.02), (1, 0.02), (2, 0.02),
+    ]  # fmt: skip
 
 
 def test_results_that_came_home_without_weights_are_whole_again_when_they_are_needed(tmp_path):

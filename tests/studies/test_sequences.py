@@ -104,6 +104,25 @@ def test_lucky_pilots_do_not_make_a_configuration_better():
     assert judged(rows(lucky))["configuration matters"].verdict == "refuted"
 
 
+def test_a_configuration_is_compared_only_where_another_was_chosen():
+    def usual(labels):  # all finals in the usual configuration
+        return world({**labels, "configuration": "learned"})
+
+    def relabelled(results: Results) -> Results:
+        finals = [Row({**r.labels, "configuration": "learned"}, r.cell, r.summary, r.readings)
+                  for r in results.where(part="final")]  # fmt: skip
+        return Results([*results.where(part="pilot"), *finals])
+
+    claim = judged(relabelled(rows(usual)))["configuration matters"]
+    assert claim.verdict == "not tested here" and "nothing is compared" in claim.note
+
+
+def test_a_task_without_its_data_has_no_further_cells():
+    there = Results([r for r in rows() if r.labels["task"] != "pcfg"])
+    tasks = {c.labels["task"] for c in Sequences().next_cells(GRID, there, 1)}
+    assert tasks == set(GRID.tasks) - {"pcfg"}
+
+
 def test_an_end_that_hardly_ever_helps_is_no_help():
     told = judged(rows(lambda labels: {**world(labels), "more": 0.02, "ended": 0.022}))
     assert told["knowing the end helps"].verdict == "refuted"
@@ -142,8 +161,10 @@ def test_the_report_shows_every_task_and_configuration():
     assert [s.title for s in sections] == [
         "What size buys", "How far beyond training", "Configurations"
     ]  # fmt: skip
-    shown = {row[0] for row in sections[0].tables[0].rows}
-    assert shown == set(GRID.tasks)
+    shown = {row[0]: row for row in sections[0].tables[0].rows}
+    assert set(shown) == set(GRID.tasks)
+    assert "depth 0.03" in shown["arithmetic"][4] and "depth 0.20" in shown["arithmetic"][5]
+    assert "systematicity" not in shown["arithmetic"][5] and shown["arithmetic"][6] == ""
     kinds = {tuple(row[:2]): row[2:] for row in sections[0].tables[1].rows}
     assert kinds[GRID.tasks[0], "depth 1"] == [1.0] * len(GRID.width)
     assert kinds[GRID.tasks[0], "depth 2"] == pytest.approx([0.8] * len(GRID.width))

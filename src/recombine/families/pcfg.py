@@ -46,7 +46,8 @@ class Pcfg(SequenceFamily):
 
     `shift` moves the first letter to the end, `echo` repeats the last one; `remove_first` and
     `remove_second` drop one of their arguments. Training applies 1 to `functions` functions, as
-    many items of each number, and never one of four pairs directly to the other. Beyond are
+    many items of each number, and never one of four pairs directly to the other, as the first
+    argument where it has two (as published: words that follow each other). Beyond are
     `systematicity`, with such a pair and no more functions than trained, and `productivity`, with
     up to `more` functions more and no such pair. Strings have 2 to `string` of `letters` letters,
     answers at most `longest` letters, so that `repeat` cannot run away.

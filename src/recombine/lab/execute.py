@@ -179,5 +179,13 @@ def needed_nodes(cell: Cell) -> list[tuple[str, str]]:
     return list(found)
 
 
+def lacks_data(store: Store, cell: Cell) -> bool:
+    """Whether data that a cell needs were asked for here and could not be made."""
+    return any(
+        kind == "material" and not store.has(kind, node) and store.failure(kind, node) is not None
+        for kind, node in needed_nodes(cell)
+    )
+
+
 def describe(value: Any) -> str:
     return ", ".join(f"{k}={v}" for k, v in value.items())

@@ -128,12 +128,15 @@ def rounds(request: Request, store: Store, *, write: bool):
     yield feasible
     cells = list(feasible.cells)
     for number in range(1, 100):
-        rows, missing, _ = gather_rows(store, cells)
-        if missing:
+        # What cannot be done here for want of its data holds nobody up. Once the data are there
+        # the round is another one, and what this one did is part of it.
+        can = [cell for cell in cells if not execute.lacks_data(store, cell)]
+        rows, missing, _ = gather_rows(store, can)
+        if missing or not can:
             return
         key = node_id(
             {"study": request.study.name, "grid": canonical(grid), "round": number,
-             "after": [cell.id for cell in cells]}
+             "after": [cell.id for cell in can]}
         )  # fmt: skip
         following = []
         if not store.has("round", key):

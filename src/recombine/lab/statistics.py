@@ -186,7 +186,8 @@ def verdict(
     """What an interval says about a criterion fixed in advance.
 
     Supported when the whole interval meets every bound and there are enough units; refuted when
-    the whole interval misses some bound; otherwise inconclusive.
+    the whole interval misses some bound, over three units or more (two can agree by chance);
+    otherwise inconclusive.
 
     >>> verdict(Interval(0.9, 0.85, 0.95, units=5, method="Student t", level=0.95), at_least=0.8)
     'supported'
@@ -219,5 +220,5 @@ def verdict(
         met.append(high < below)
         missed.append(low >= below)
     if any(missed):
-        return "refuted"
+        return "refuted" if interval.units >= min(3, minimum_units) else "inconclusive"
     return "supported" if all(met) and interval.units >= minimum_units else "inconclusive"

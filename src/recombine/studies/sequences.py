@@ -111,6 +111,8 @@ class Sequences(Study):
             return []
         found = []
         for task in grid.tasks:
+            if not results.where(part="pilot", task=task):
+                continue  # its data are not on this machine
             chosen = parts.best(results, task, grid.configurations)
             found += [cell(grid, "final", task, chosen, width, seed)
                       for width in grid.width for seed in range(grid.seeds)]  # fmt: skip
@@ -235,20 +237,21 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
         for task in grid.tasks:
             finals = results.where(part="final", task=task, width=grid.middle)
             usual = results.where(part="usual", task=task)
-            if finals and finals[0].labels["configuration"] == USUAL:
-                values.append(0.0)
-                same += 1
-                continue
-            seeds = usual.labels("seed")
-            chosen = [row for seed in seeds for row in finals.where(seed=seed)]
-            if not chosen or np.mean([parts.seen(row) for row in chosen]) < base.SEEN_FLOOR:
+            chosen = [row for seed in usual.labels("seed") for row in finals.where(seed=seed)]
+            learnt = [parts.seen(row) for row in chosen or finals]
+            if not learnt or np.mean(learnt) < base.SEEN_FLOOR:
                 behind += 1
-                continue
-            means = [np.mean([parts.beyond(row) for row in rows]) for rows in (chosen, usual)]
-            values.append(float(means[0] - means[1]))
+            elif finals[0].labels["configuration"] == USUAL:
+                values.append(0.0)  # choosing brought nothing there
+                same += 1
+            elif chosen:
+                means = [np.mean([parts.beyond(row) for row in rows]) for rows in (chosen, usual)]
+                values.append(float(means[0] - means[1]))
         note = f"'{USUAL}' was itself chosen in {same} tasks." if same else ""
         if behind:
             note = f"{note} Left out: {behind} tasks that were not learnt.".strip()
+        if values and same == len(values):
+            raise NotTested(f"No other configuration was chosen: nothing is compared. {note}")
         return Evidence.of_values(base.require(np.asarray(values), f"Tasks. {note}"), note)
 
     return measure
