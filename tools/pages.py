@@ -56,7 +56,7 @@ def line(cells: Sequence[str]) -> str:
 
 
 def grid_rows(study: Study, text: str) -> list[str]:
-    """What is varied, at every preset, and how many cells that makes; what else is written stays."""
+    """What is varied, at every preset, and how many cells that makes; other words stay."""
     words = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
     unnamed = re.findall(r"^\|  \| (?!cells).*$", text, re.MULTILINE)
     grids = [study.grid(preset) for preset in study.presets]

@@ -23,7 +23,9 @@ from recombine.learners import NextToken, Supervised, check_learner
 from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.check import stand_ins
 from recombine.learners.masks import Masking, MaskLearner, density, kept, masked
+from recombine.learners.module_parts import MOST_LISTED, _table
 from recombine.models import MLP
+from recombine.models.items import ItemTransformer
 from recombine.models.layers import named_layers
 
 pytestmark = pytest.mark.slow  # make test-all runs it
@@ -162,9 +164,27 @@ def test_a_first_score_that_is_no_number_is_refused(begin):
         Masking(begin=begin)
 
 
-def test_layers_written_as_one_text_are_refused():
-    with pytest.raises(InvalidRequest, match=r"such as layers=\('hidden',\)"):
-        Masking(layers="hidden")  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("layers", ["hidden", None, (3,)])
+def test_layers_that_are_no_paths_are_refused(layers):
+    with pytest.raises(InvalidRequest, match=r"expected paths, such as \('hidden"):
+        Masking(layers=layers)  # pyright: ignore[reportArgumentType]
+
+
+def test_words_are_looked_up_unmasked_unless_they_are_asked_for():
+    network = ItemTransformer(1, 16, 2).shapes((9, 61))
+    paths = Masking().paths(network)
+    assert paths and all(path.startswith("blocks/") for path in paths)
+    assert Masking(layers=("words",)).paths(network) == ["words"]
+
+
+def test_of_a_module_with_many_combinations_some_are_listed_by_chance():
+    lists = [np.arange(3 * MOST_LISTED), np.arange(5)]
+    table = _table(lists, np.random.default_rng(0))
+    assert table["count"].tolist() == [MOST_LISTED, 5]
+    np.testing.assert_array_equal(table["ranks"][1, :5], lists[1])
+    listed = table["ranks"][0]
+    assert len(set(listed.tolist())) == MOST_LISTED
+    assert np.mean(listed) == pytest.approx(1.5 * MOST_LISTED, rel=0.05)
 
 
 def test_two_masks_overlap_as_sets_do():

@@ -45,7 +45,7 @@ def learn_masks(
     parts: Sequence[Part],
     *,
     masking: Masking | None = None,
-    steps: int = 3_000,
+    steps: int = 1_000,
     learning_rate: float = 1e-2,
     seed: int = 0,
 ) -> dict[str, Keep]:

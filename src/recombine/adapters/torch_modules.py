@@ -26,7 +26,7 @@ def inspect_module(
     scenes: Scenes | None = None,
     untrained: Module | None = None,
     masking: Masking | None = None,
-    steps: int = 3_000,
+    steps: int = 1_000,
     learning_rate: float = 1e-2,
     chance: float = 0.0,
     seed: int = 0,

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 class Subnetworks(Instrument):
     """What a network can still do with only the weights a mask keeps, and with only the others.
 
-    `subnetwork` and `ablation` are differences, own part minus others: a part that has a
-    subnetwork of its own has a subnetwork near 1 - chance and an ablation near chance - 1. They
-    are given raw and with scores below chance raised to it. Masks are powerful learners: only an
-    ablation tells, and only beside its controls. Controls: the untrained mask, which keeps
-    everything; ablations of as many weights of each layer at random; and of as many that the mask
-    does not keep. Where it keeps more than half of a layer there are fewer of these: then the
-    `density` of `complement`, the share of weights that were taken out, is below that of the mask,
-    and the table `notes` names the layers. `planted` is the end of the scale: what would be read of
-    a part with weights of its own in this network. Whether masks can find such a part is a matter
-    of a network that has one (`PlantedOdd`).
+    `subnetwork` and `ablation` are differences, own part minus others: a part that has a subnetwork
+    of its own has a subnetwork near 1 - chance and an ablation near chance - 1. They are given raw
+    and with scores below chance raised to it. Masks are powerful learners: only an ablation tells,
+    and only beside its controls. Controls: the untrained mask, as masks begin (it keeps everything,
+    unless their method or `begin` say otherwise); ablations of as many weights of each layer at
+    random; and of as many that the mask does not keep. Where it keeps more than half of a layer
+    there are fewer of these: then the `density` of `complement`, the share of weights that were
+    taken out, is below that of the mask, and the table `notes` names the layers. `planted` is the
+    end of the scale: what would be read of a part with weights of its own in this network. Whether
+    masks can find such a part is a matter of a network that has one (`PlantedOdd`).
     """
 
     version: ClassVar[int] = 1

@@ -42,7 +42,8 @@ class Masking:
     `sharpest`, and 1[s > 0] in the end. `hard-concrete`: keep is drawn from a stretched, clipped
     law with parameter s. `magnitude` learns nothing and keeps the `density` largest weights.
     `penalty` is what a mask that keeps all weights adds to the loss. `layers` are paths of
-    matrices, or beginnings of them; all by default.
+    matrices, or beginnings of them; all by default but embeddings of words, where the words of a
+    rule would part it from others before the network has done anything.
     """
 
     method: Literal["continuous", "hard-concrete", "magnitude"] = "continuous"
@@ -61,10 +62,11 @@ class Masking:
                 raise InvalidRequest(f"{name}={value!r}: expected a number of at least {least:g}")
         if not isinstance(self.begin, int | float) or not -1e9 < self.begin < 1e9:
             raise InvalidRequest(f"begin={self.begin!r}: expected a number, such as 0.05")
-        if isinstance(self.layers, str):
-            raise InvalidRequest(
-                f"layers={self.layers!r}: expected paths, such as layers=({self.layers!r},)"
-            )
+        given = [self.layers] if isinstance(self.layers, str) else self.layers
+        paths = isinstance(given, tuple | list) and all(isinstance(one, str) for one in given)
+        if not paths or isinstance(self.layers, str):
+            example = tuple(given) if paths else ("hidden/0",)
+            raise InvalidRequest(f"layers={self.layers!r}: expected paths, such as {example!r}")
         if not isinstance(self.density, int | float) or not 0 < self.density < 1:
             raise InvalidRequest(f"density={self.density!r}: expected a share between 0 and 1")
 
@@ -74,10 +76,12 @@ class Masking:
         for wanted in self.layers:
             if not any(path == wanted or path.startswith(f"{wanted}/") for path in known):
                 raise unknown("layer", wanted, known)
+        if not self.layers:
+            return [path for path in known if path not in getattr(model, "embeddings", ())]
         return [
             path
             for path in known
-            if not self.layers or any(path == w or path.startswith(f"{w}/") for w in self.layers)
+            if any(path == w or path.startswith(f"{w}/") for w in self.layers)
         ]
 
 

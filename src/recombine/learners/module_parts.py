@@ -110,7 +110,7 @@ def module_arrays(learner: TaskLearner) -> dict[str, Any]:
         for which in ("with", "without"):
             if not listed[which][-1].size:
                 raise NotApplicable(f"no unseen combination {which} module {module}")
-    tables = {which: _table(lists) for which, lists in listed.items()}
+    tables = {which: _table(lists, rng) for which, lists in listed.items()}
     return {**given.merged(), "listed": tables}
 
 
@@ -119,9 +119,11 @@ def _some(ranks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return ranks if ranks.size <= most else np.sort(rng.choice(ranks, most, replace=False))
 
 
-def _table(lists: list[np.ndarray]) -> dict[str, np.ndarray]:
+def _table(lists: list[np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Lists side by side; of one that is too long some by chance, as its order is not."""
     ranks = np.zeros((len(lists), MOST_LISTED), np.uint32)
     for row, found in zip(ranks, lists, strict=True):
-        row[: found.size] = found[:MOST_LISTED]
+        some = found.size > MOST_LISTED
+        row[: found.size] = rng.choice(found, MOST_LISTED, replace=False) if some else found
     counts = np.asarray([min(found.size, MOST_LISTED) for found in lists], np.int32)
     return {"ranks": ranks, "count": counts}

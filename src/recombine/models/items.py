@@ -24,6 +24,9 @@ KERNEL = 3  # pixels along a side of what a convolution sees
 class ItemNetwork(eqx.Module):
     """A drawn or trained network over items; items are flat, with any axes before."""
 
+    # Paths of matrices that only look a word up: masks leave these out unless they are asked for.
+    embeddings: ClassVar[tuple[str, ...]] = ()
+
     @abc.abstractmethod
     def __call__(
         self, items: Float[Array, "*axes item"], dtype: jnp.dtype = FULL
@@ -188,6 +191,8 @@ class ItemBlock(eqx.Module):
 
 class ItemTransformerNetwork(ItemNetwork):
     """A drawn or trained transformer over the rows of items."""
+
+    embeddings: ClassVar[tuple[str, ...]] = ("words",)
 
     words: Linear
     places: Float[Array, "token width"]  # the first is the learned token

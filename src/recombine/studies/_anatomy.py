@@ -17,6 +17,7 @@ from recombine.lab.intervals import Interval
 from recombine.lab.statistics import within_group_correlation
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
+from recombine.studies._subnetworks import LEARNT
 
 GENERALIZATION, MODULARITY = "unseen score", "modularity"
 FEWEST = 20  # networks without which no correlation is given
@@ -253,9 +254,12 @@ def _numbered(names: Sequence[tuple]) -> Int[np.ndarray, " name"]:
 def _parted(rows: list[Row], results: Results) -> str:
     """A note on how many networks an ablation leaves something to."""
     parted = sum(spares(row, results) for row in rows)
+    masks = [mask for row in rows for mask in masks_of(row, results)]
+    able = sum(mask.value("subnetworks", "learnt") >= LEARNT for mask in masks)
     return (
-        f"In {parted} of {len(rows)} networks ablating a module's subnetwork leaves the other "
-        f"modules {SPARED:g} of their score."
+        f"{able} of {len(masks)} masks learnt their module (R² from {LEARNT:g}). In {parted} of "
+        f"{len(rows)} networks ablating a module's subnetwork leaves the other modules "
+        f"{SPARED:g} of their score."
     )
 
 
