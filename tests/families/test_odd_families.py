@@ -259,3 +259,19 @@ def test_colours_are_by_chance():
 def test_an_impossible_family_is_refused(family, sentence):
     with pytest.raises(InvalidRequest, match=sentence):
         family.check()
+
+
+@pytest.mark.parametrize("family", ALL, ids=str)
+def test_a_symmetry_changes_items_and_nothing_that_a_rule_says_of_them(family):
+    items, _ = map(np.asarray, drawn(family, jnp.int32(BASE), jax.random.key(10)))
+    before = family.satisfied(items)
+    changes = family.symmetries(np.random.default_rng(0))
+    assert len(changes) >= 3
+    for name, change in changes.items():
+        after = change(items)
+        assert after.shape == items.shape and after.dtype == items.dtype
+        assert not np.array_equal(after, items), name
+        np.testing.assert_array_equal(family.satisfied(after), before, err_msg=name)
+        np.testing.assert_allclose(np.sort(after.sum(axis=-1)), np.sort(items.sum(axis=-1)), 1e-5)
+        if family.categorical:
+            assert (after.reshape(-1, *family.item_shape).sum(axis=-1) == 1).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -18,6 +18,8 @@ ITEMS = 4  # of a problem
 BASE, SUB_A, SUB_B, TEST_A, TEST_B = range(5)
 SETS = ("base", "sub-a", "sub-b", "test-a", "test-b")
 Tables = Mapping[str, Array | np.ndarray]
+Items = Float[np.ndarray, "*axes size"]
+Change = Callable[[Items], Items]
 
 
 class Wanted(NamedTuple):
@@ -114,6 +116,10 @@ class OddFamily(abc.ABC):
         self, items: Float[np.ndarray, "*problem item size"]
     ) -> tuple[Bool[np.ndarray, "*problem item"], Bool[np.ndarray, "*problem item"]]:
         """Which items obey a, and which b, read off the items themselves on the host."""
+
+    @abc.abstractmethod
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+        """Changes of items, by name, after which both rules say the same of them as before."""
 
     def problems(
         self, which: Int[Array, ""] | int, key: PRNGKeyArray, count: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._factors import whole
-from recombine.families._odd import OddFamily, Tables
+from recombine.families._odd import Change, OddFamily, Tables
 
 LEAST_SIDE = 32  # below, two discs that touch look like two that do not
 INK = 0.25  # how much of a pixel must be covered to count as drawn
@@ -164,6 +165,23 @@ class PicturesOdd(OddFamily):
              marks(*vivid(hues))),
         )  # fmt: skip
         return ink
+
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+        """Mirrored, turned about the diagonal, and with its three colours exchanged in turn."""
+
+        def seen(turn: Callable[[np.ndarray], np.ndarray]) -> Change:
+            def change(items: np.ndarray) -> np.ndarray:
+                pictures = items.reshape(-1, *self.item_shape)
+                return turn(pictures).reshape(items.shape)
+
+            return change
+
+        return {
+            "left-right": seen(lambda p: p[:, :, ::-1]),
+            "up-down": seen(lambda p: p[:, ::-1]),
+            "diagonal": seen(lambda p: p.swapaxes(1, 2)),
+            "colours": seen(lambda p: np.roll(p, 1, axis=-1)),
+        }
 
     def satisfied(
         self, items: Float[np.ndarray, "*problem item size"]

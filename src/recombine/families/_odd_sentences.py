@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import unknown
-from recombine.families._odd import OddFamily, Tables
+from recombine.families._odd import Change, OddFamily, Tables
 
 RULES = {"subject-verb": ("subject", "verb"), "anaphora": ("antecedent", "pronoun")}
 NUMBERS = ("singular", "plural")
@@ -153,6 +153,25 @@ class SentencesOdd(OddFamily):
         """Items as people read them."""
         rows = self.tokens(items)
         return [" ".join(WORDS[t] for t in row if WORDS[t] != EMPTY) for row in rows]
+
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+        """Words exchanged for others of their kind and number, throughout."""
+
+        def renamed(*lists: tuple[str, ...], paired: bool) -> Change:
+            place = np.arange(len(WORDS))  # of the word that comes where each stood
+            for words in lists:
+                old = numbers(words).reshape(-1, 2 if paired else 1)
+                place[old] = rng.permutation(old)
+            return lambda items: self._renamed(items, place)
+
+        return {
+            "other nouns": renamed(NOUNS, paired=True),
+            "other verbs": renamed(VERBS, LIKING, paired=True),
+            "other words": renamed(DID, PLACES, ADVERBS[1:], paired=False),
+        }
+
+    def _renamed(self, items: np.ndarray, place: np.ndarray) -> np.ndarray:
+        return np.eye(len(WORDS), dtype=items.dtype)[place[self.tokens(items)]].reshape(items.shape)
 
     def satisfied(
         self, items: Float[np.ndarray, "*problem item size"]

@@ -19,6 +19,7 @@ from recombine.families._odd import SUB_A as SUB_A
 from recombine.families._odd import SUB_B as SUB_B
 from recombine.families._odd import TEST_A as TEST_A
 from recombine.families._odd import TEST_B as TEST_B
+from recombine.families._odd import Change as Change
 from recombine.families._odd import OddFamily as OddFamily
 from recombine.families._odd import Tables as Tables
 from recombine.families._odd_pictures import PicturesOdd as PicturesOdd
@@ -88,6 +89,24 @@ class FieldsOdd(OddFamily):
             second = (first + jnp.where(truth, 0, changes[..., number])) % self.values
             drawn = drawn.at[..., place + 1].set(second)
         return jax.nn.one_hot(drawn, self.values).reshape(*a.shape, -1)
+
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+        """The two fields of a pair exchanged; all values renamed alike."""
+
+        def taken(fields: np.ndarray, values: np.ndarray) -> Change:
+            def change(items: np.ndarray) -> np.ndarray:
+                rows = items.reshape(*items.shape[:-1], *self.item_shape)
+                return rows[..., fields[:, None], values].reshape(items.shape)
+
+            return change
+
+        fields, values = np.arange(self.fields), np.arange(self.values)
+        found = {}
+        for rule, pair in zip(self.rules, self.pairs, strict=True):
+            order = fields.copy()
+            order[[2 * pair, 2 * pair + 1]] = 2 * pair + 1, 2 * pair
+            found[f"exchanged: {rule.removesuffix(' are equal')}"] = taken(order, values)
+        return {**found, "values renamed": taken(fields, rng.permutation(self.values))}
 
     def satisfied(
         self, items: Float[np.ndarray, "*problem item size"]

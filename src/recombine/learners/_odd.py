@@ -109,6 +109,10 @@ class OddLearner(Learner):
     def part_arrays(self) -> dict[str, Any]:
         return {"family": self.family.tables()}
 
+    def body(self, weights: Tensors) -> Tensors:
+        """The weights of the network alone, by its own paths: what others can go on with."""
+        return weights
+
 
 class OddSubject(Subject):
     """A network over items, with the family whose problems it can be asked.
@@ -133,6 +137,15 @@ class OddSubject(Subject):
         found = _problems(self.family.kind(), count, jnp.int32(which), words, self.family.tables())
         return np.asarray(found[0]), np.asarray(found[1])
 
+    def draw_items(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Fresh items from a named stream, and of each which of the two rules it obeys.
+
+        Either rule holds by chance, whatever the other does.
+        """
+        words = stream(self.evaluation_seed, name)
+        found = _items(self.family.kind(), count, words, self.family.tables())
+        return np.asarray(found[0]), np.asarray(found[1])
+
     def answer(
         self, inputs: Float[np.ndarray, "problem item size"], key: Any = None
     ) -> Int[np.ndarray, "problem"]:
@@ -150,6 +163,14 @@ def _problems(
     kind: OddFamily, count: int, which: Array, words: Array, tables: Tables
 ) -> tuple[Array, Array]:
     return kind.problems(which, key_at(words, which), count, tables)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _items(kind: OddFamily, count: int, words: Array, tables: Tables) -> tuple[Array, Array]:
+    rule_key, item_key = jax.random.split(key_at(words, 0))
+    rules = jax.random.bernoulli(rule_key, 0.5, (2, count, 1))
+    items = kind.items(item_key, rules[0], rules[1], tables)
+    return items[:, 0], rules[:, :, 0].T
 
 
 @jax.jit

@@ -140,7 +140,8 @@ class OddOneOut(OddLearner):
     """A network learns to find the odd one among four items, the others of which obey two rules.
 
     It starts from random weights or, where `pretraining` is given, from the network of that cell,
-    which must be of the same model over items of the same shape.
+    which must be of the same model over items of the same shape: one that gave items back, or that
+    learnt other rules.
 
     >>> learner = OddOneOut(training_steps=1_000)
     >>> sorted(learner.upstream())
@@ -149,7 +150,7 @@ class OddOneOut(OddLearner):
 
     version: ClassVar[int] = 1
 
-    pretraining: Pretraining | None = None
+    pretraining: OddLearner | None = None
 
     def check(self) -> None:
         super().check()

@@ -1,0 +1,219 @@
+"""Do the units of a network respect what leaves its task unchanged?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from recombine.errors import InvalidRequest, NotApplicable
+from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments.fracture import (
+    EFFECT,
+    selectivity,
+    squared_correlation,
+    swept,
+    weighted_entropy,
+)
+from recombine.instruments.subject import Subject
+from recombine.models.layers import named_layers
+from recombine.seeds import host_seed
+
+if TYPE_CHECKING:
+    from recombine.learners._odd import OddSubject
+
+ALIVE = 1e-6  # a unit whose deviation is below never answers
+
+
+class Shown(NamedTuple):
+    """Items, the same items after every symmetry, and which of the rules each obeys."""
+
+    items: Float[np.ndarray, "item size"]
+    changed: dict[str, Float[np.ndarray, "item size"]]
+    rules: Bool[np.ndarray, "item rule"]
+
+
+class Units(NamedTuple):
+    """A layer on items, and on the changed ones."""
+
+    plain: Float[np.ndarray, "item unit"]
+    changed: dict[str, Float[np.ndarray, "item unit"]]
+
+
+@dataclass(frozen=True)
+class Symmetry(Instrument):
+    """Concordance of units under the symmetries of a family, disentanglement, and selectivity.
+
+    `concordance`: the absolute correlation of a unit's answers to items with those to the same
+    items after a symmetry, |corr(h, h∘g)|, mean over units, layers and symmetries; 1 minus it is
+    fracture. A symmetry leaves a part of most items as it is, so a network that was never trained
+    has some for free. `disentanglement` and `completeness`: whether a unit tells of one rule only,
+    and a rule is told by few units (1 minus normalised entropies of squared correlations).
+    `selectivity`: single weights are moved until embeddings change by a set amount; the share of
+    that change, over items, that one rule explains; `dropped` are weights that cannot do so.
+
+    Controls: the untrained twin; other items in place of the changed ones, and rules dealt out anew
+    (shuffled); and a layer with one unit a rule (planted).
+    """
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "symmetry"
+    needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
+
+    items: int = 1_024
+    sweeps: int = 48
+    swept_items: int = 256
+
+    def __post_init__(self) -> None:
+        for name, least in (("items", 2), ("sweeps", 1), ("swept_items", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidRequest(
+                    f"{name}={value!r}: expected a whole number of at least {least}"
+                )
+
+    def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
+        subject.need(self.name, *self.needs)
+        network, twin = over_items(subject, self.name), over_items(untrained, self.name)
+        rng = np.random.default_rng(host_seed(network.evaluation_seed, self.name))
+        items, rules = network.draw_items(self.name, self.items)
+        changes = network.family.symmetries(rng)
+        shown = Shown(items, {name: change(items) for name, change in changes.items()}, rules)
+        dealt = rng.permutation(len(items))
+        which = self.chosen(network, rng)
+        layers, moved = layers_of(network, shown), self.moved(network, items, which)
+        values = measured(layers, rules) | selectivity(moved, rules[: self.swept_items])
+        control = measured(layers_of(twin, shown), rules)
+        control |= selectivity(self.moved(twin, items, which), rules[: self.swept_items])
+        elsewhere = {
+            name: Units(units.plain, {g: h[dealt] for g, h in units.changed.items()})
+            for name, units in layers.items()
+        }
+        shuffled = measured(elsewhere, rules[dealt])
+        shuffled |= selectivity(moved, rules[dealt][: self.swept_items])
+        one_each = rules.astype(float)
+        planted = measured({"planted": Units(one_each, dict.fromkeys(changes, one_each))}, rules)
+        return Reading(
+            values,
+            {"untrained": control, "shuffled": shuffled, "planted": planted},
+            {"concordance": by_layer(layers)},
+        )
+
+    def chosen(self, network: OddSubject, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Which weights are moved: as many of every matrix, by path."""
+        found = {
+            path: layer.weight.size
+            for path, layer in named_layers(network.network).items()
+            if layer.weight.ndim == 2
+        }
+        each = max(1, self.sweeps // len(found))
+        return {
+            path: rng.choice(size, min(each, size), replace=False) for path, size in found.items()
+        }
+
+    def moved(
+        self, network: OddSubject, items: np.ndarray, which: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray | None]:
+        """What moving each weight does to each item; None where no move has the effect."""
+        batch = jnp.asarray(items[: self.swept_items])
+        wanted = EFFECT * float(jnp.var(_embedded(network.network, batch)))
+        found: list[np.ndarray | None] = []
+        for path, places in which.items():
+            changes, reached = swept(
+                Embedding(), path, {}, network.network, batch, jnp.asarray(places), wanted
+            )
+            pairs = zip(np.asarray(changes), np.asarray(reached), strict=True)
+            found += [change if there else None for change, there in pairs]
+        return found
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """What a network over items answers: the directions of its embeddings."""
+
+    def answer(self, arrays: Any, model: Any, batch: Array) -> Array:
+        found = model(batch)
+        return found / (jnp.linalg.norm(found, axis=-1, keepdims=True) + 1e-8)
+
+
+@jax.jit
+def _embedded(model: Any, batch: Array) -> Array:
+    return Embedding().answer({}, model, batch)
+
+
+def over_items(subject: Subject, instrument: str) -> OddSubject:
+    """The subject that looks at single items, or a refusal that says what is missing."""
+    from recombine.learners._odd import OddSubject
+
+    if not isinstance(subject, OddSubject):
+        raise NotApplicable(
+            f"{instrument} changes single items by the symmetries of an odd-one-out family, and "
+            f"{type(subject).__name__} has none"
+        )
+    return subject
+
+
+def layers_of(network: OddSubject, shown: Shown) -> dict[str, Units]:
+    """Hidden layers on all items; units that never change are left out."""
+
+    def look(items: np.ndarray) -> dict[str, np.ndarray]:
+        found = network.activations(items[:, None])
+        return {name: np.asarray(rows[:, 0], np.float64) for name, rows in found.items()}
+
+    plain = look(shown.items)
+    changed = {name: look(items) for name, items in shown.changed.items()}
+    found = {}
+    for name, units in plain.items():
+        alive = units.std(axis=0) > ALIVE
+        for one in changed.values():
+            alive &= one[name].std(axis=0) > ALIVE
+        if name != "output" and alive.any():
+            found[name] = Units(
+                units[:, alive], {g: one[name][:, alive] for g, one in changed.items()}
+            )
+    if not found:
+        raise NotApplicable("every hidden unit is constant on the items shown")
+    return found
+
+
+def measured(layers: Mapping[str, Units], rules: Bool[np.ndarray, "item rule"]) -> dict[str, float]:
+    """Means over layers."""
+    importance = [squared_correlation(units.plain, rules) for units in layers.values()]
+    return {
+        "concordance": float(np.mean([value for _, _, value in concordances(layers)])),
+        "disentanglement": float(np.mean([1 - weighted_entropy(one) for one in importance])),
+        "completeness": float(np.mean([1 - weighted_entropy(one.T) for one in importance])),
+    }
+
+
+def concordances(layers: Mapping[str, Units]) -> list[tuple[str, str, float]]:
+    """(layer, symmetry, mean over units of |corr(h, h∘g)|)."""
+    return [
+        (name, symmetry, float(np.mean(np.abs(correlation(units.plain, changed)))))
+        for name, units in layers.items()
+        for symmetry, changed in units.changed.items()
+    ]
+
+
+def correlation(
+    first: Float[np.ndarray, "item unit"], second: Float[np.ndarray, "item unit"]
+) -> Float[np.ndarray, "unit"]:
+    """Of each unit with itself.
+
+    >>> correlation(np.array([[0.0], [1.0], [2.0]]), np.array([[2.0], [1.0], [0.0]]))
+    array([-1.])
+    """
+    one, two = (x - x.mean(axis=0) for x in (first, second))
+    scale = np.linalg.norm(one, axis=0) * np.linalg.norm(two, axis=0)
+    return np.sum(one * two, axis=0) / np.maximum(scale, 1e-12)
+
+
+def by_layer(layers: Mapping[str, Units]) -> dict[str, list[Any]]:
+    names, symmetries, values = zip(*concordances(layers), strict=True)
+    return {"layer": list(names), "symmetry": list(symmetries), "concordance": list(values)}
