@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,10 @@ from recombine.lab.judge import Judgement, judge
 from recombine.lab.plan import part
 from recombine.lab.study import Results, Row
 from recombine.learners.next_token import NextToken
+from recombine.probability import embers
+from recombine.probability.embers import Log
 from recombine.studies import PRESETS
+from recombine.studies import _probability as parts
 from recombine.studies._probability import (
     ADVERSARIAL,
     HIGH,
@@ -30,6 +35,7 @@ from recombine.studies._probability import (
 )
 from recombine.studies.probability import Grid, ProbabilityStudy
 
+PUBLISHED = Path(os.environ.get("RECOMBINE_TEST_DATA", "nowhere")) / "embers"
 STUDY = ProbabilityStudy()
 GRID = Grid(width=(32, 64), placebo_seeds=5)
 STEPS = [0, 100, 200, 300]
@@ -107,7 +113,8 @@ def estimate(judgement: Judgement) -> float:
 def test_embers_are_found_where_they_are_planted():
     found = judged(made())
     sizes = {"the lead shrinks with size", "the lead shrinks with size at the end"}
-    assert {name for name, j in found.items() if j.verdict != "supported"} == sizes
+    ours = {name: j for name, j in found.items() if not name.startswith("published: ")}
+    assert {name for name, j in ours.items() if j.verdict != "supported"} == sizes
     assert estimate(found["likely answers come first"]) == pytest.approx(0.4, abs=0.02)
     assert estimate(found["likely answers are ahead at the end"]) == pytest.approx(0.2, abs=0.02)
     # The mean gap of trapezoids over the three stretches: (.15 + .35 + .3) / 3.
@@ -163,7 +170,9 @@ def test_almost_perfect_networks_have_no_coefficient_and_no_ratio():
     found = judged(made(changed(wrong=3.0, adversarial_wrong=1.0)))
     for name in ("the output's probability counts", "more than the input's", "drawn to the likely"):
         assert found[name].verdict == "not tested here"
-        assert "Left out: 5 without a number" in found[name].note
+        assert "Left out: 5 of 5 that know their tasks, with fewer than 10" in found[name].note
+        assert "Needs two networks, has 0." in found[name].note
+    assert "wrong answers to such sentences" in found["drawn to the likely"].note
     assert found["likely answers come first"].verdict == "supported"
 
 
@@ -221,9 +230,51 @@ def test_the_report_shows_every_curve_and_what_was_said():
     assert "Size" not in {s.title for s in STUDY.sections(one, made(grid=one))}
 
 
-def test_without_the_published_data_the_report_says_how_to_get_them(monkeypatch, tmp_path):
+def test_without_the_published_data_claims_and_report_say_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.delenv("RECOMBINE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     found = published()
     assert not found.tables and "recombine data get embers" in found.text
+    for name, judgement in judged(made()).items():
+        if name.startswith("published: "):
+            assert judgement.verdict == "not tested here"
+            assert "recombine data get embers" in judgement.note
+
+
+def answered(right: int) -> Log:
+    """A hundred answers, some of which are right."""
+    golds = tuple(f"sentence {n}." for n in range(100))
+    return Log(golds, golds, tuple(g if n < right else "?" for n, g in enumerate(golds)))
+
+
+@pytest.mark.parametrize(
+    ("right", "verdict"), [((51, 22, 13), "supported"), ((51, 25, 13), "refuted")]
+)
+def test_published_answers_scored_again_must_give_the_reported_accuracies(
+    monkeypatch, right, verdict
+):
+    logs = {name: answered(n) for name, n in zip(("high", "medium", "low"), right, strict=True)}
+    rng = np.random.default_rng(0)
+    correct = np.concatenate([log.correct for log in logs.values()])
+    table = {name: rng.normal(size=300) for name in embers.PREDICTORS} | {"correct": correct}
+    read = parts.Published(logs, embers.regression(table))
+    monkeypatch.setattr(parts, "answers_of_gpt_4", lambda: read)
+    found = judged(made())
+    accuracies = found["published: accuracies come out again"]
+    assert accuracies.verdict == verdict
+    assert estimate(accuracies) == pytest.approx((right[1] - 22) / 100)
+    assert f"unlikely words 0.{right[1]}" in accuracies.note
+    # Another table of items has another regression.
+    assert found["published: the regression comes out again"].verdict == "refuted"
+
+
+@pytest.mark.skipif(
+    not PUBLISHED.is_dir(),
+    reason="set RECOMBINE_TEST_DATA to a folder that holds the published set as embers/",
+)
+def test_the_published_set_supports_both_claims_about_it(monkeypatch):
+    monkeypatch.setenv("RECOMBINE_DATA", str(PUBLISHED.parent))
+    found = judged(made())
+    for name in ("accuracies come out again", "the regression comes out again"):
+        assert found[f"published: {name}"].verdict == "supported"
