@@ -133,6 +133,25 @@ def test_in_the_uniform_language_only_length_matters():
     )
 
 
+def test_strange_words_are_scored_over_more_lengths_than_are_drawn():
+    letters = language(0, uniform=True, lengths=(4,))
+    drawn = -16 * math.log(26)  # the only lengths there are
+    found = letters.log_probability("abcd efgh ijkl mnop")
+    assert found == pytest.approx(drawn - 4 * math.log(LONGEST_SPELLED))
+    assert round(found, 2) == -59.91
+    # Over all words the model has, chances come to 1.
+    chances = [26**n * math.exp(letters.log_probability("q" * n)) for n in range(1, 8)]
+    assert sum(chances) == pytest.approx(1)
+
+
+def test_texts_of_known_words_have_the_probability_they_are_drawn_with():
+    source = language(0, lengths=(4,))
+    words = source.words[:3]
+    drawn = source.frequencies[0] * source.transitions[0, 1] * source.transitions[1, 2]
+    drawn *= (1 - source.strange) ** 3
+    assert source.log_probability(" ".join(words)) == pytest.approx(math.log(drawn), abs=1e-4)
+
+
 def test_a_stimulus_is_four_texts_of_one_length_in_order_of_probability():
     source, rng = language(1), np.random.default_rng(0)
     drawn = [stimulus(source, rng, 4) for _ in range(100)]

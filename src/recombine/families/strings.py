@@ -179,9 +179,10 @@ class Strings(SequenceFamily):
     def log_probabilities(self, item: Item) -> tuple[float, float]:
         """How likely the item's input and its right output are, each as text, in nats.
 
-        Both are exact log-probabilities under the language that plain text in training is drawn
-        from, of the text alone, without the sign and given its number of words. So when decoding,
-        the output is a sentence and the input is letters that nobody would write; when encoding
+        Both are log-probabilities under the model of the language that plain text in training is
+        drawn from (`_language` states it: strange words have 1 to 7 letters, every length alike),
+        of the text alone, without the sign and given its number of words. So when decoding, the
+        output is a sentence and the input is letters that nobody would write; when encoding
         the two change places. For counting, the input is letters drawn uniformly given how many,
         and the output has the set probability of its number. The input of free text is nothing.
         """
