@@ -24,7 +24,7 @@ from recombine.families._language import (
     stimulus,
 )
 from recombine.families._sequence import Corpus, Item
-from recombine.families.strings import CONDITIONS, TASKS, Strings
+from recombine.families.strings import CONDITIONS, ORIGINAL, OTHER, TASKS, Strings
 
 TINY = Strings(train_items=600, test_items=60, sentences=12, validation_items=40)
 CIPHERS = dataclasses.replace(TINY, tasks=("cipher",))
@@ -335,6 +335,21 @@ def test_swaps_name_the_likely_original_and_other_neighbours():
         assert changed(found.original, item.target) == 1
         assert item.target not in found.others and found.original not in found.others
         assert found.others and all(changed(other, item.target) == 1 for other in found.others)
+
+
+def test_mistakes_are_the_same_questions_with_the_original_and_another_neighbour():
+    family = dataclasses.replace(CIPHERS, mistakes=True)
+    swaps, corpus = family.swaps(4), family.corpus(4)
+    right = corpus["decode common adversarial"]
+    for split in (ORIGINAL, OTHER):
+        assert [item.source for item in corpus[split]] == [item.source for item in right]
+    for item in corpus[ORIGINAL]:
+        assert item.target == swaps[item.source].original
+    for item in corpus[OTHER]:
+        assert item.target in swaps[item.source].others
+    # Nothing else depends on them.
+    usual = CIPHERS.corpus(4).splits
+    assert {split: corpus[split] for split in usual} == dict(usual)
 
 
 def test_free_text_is_in_training_alone_and_cannot_be_solved():

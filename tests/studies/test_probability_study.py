@@ -28,12 +28,14 @@ from recombine.studies._probability import (
     LOOKS,
     LOW,
     MEDIUM,
+    ORIGINAL,
+    OTHER,
     PLACEBO,
     RARE,
     TASKS,
     published,
 )
-from recombine.studies.probability import Grid, ProbabilityStudy
+from recombine.studies.probability import Grid, ProbabilityStudy, looked_at
 
 PUBLISHED = Path(os.environ.get("RECOMBINE_TEST_DATA", "nowhere")) / "embers"
 STUDY = ProbabilityStudy()
@@ -44,8 +46,12 @@ Curve = tuple[float, ...]
 # In the language likely answers lead by .4 when they pass .5, and by .2 at the end; the rare shift
 # is never learnt. The placebo learns all alike.
 SLOW: Mapping[str, Curve] = {HIGH: (0.0, 0.3, 0.6, 1.0), MEDIUM: (0.0, 0.2, 0.5, 0.9),
-                             LOW: (0.0, 0.0, 0.2, 0.8), RARE: (0.0, 0.0, 0.0, 0.1)}  # fmt: skip
-ALIKE: Mapping[str, Curve] = dict.fromkeys((HIGH, MEDIUM, LOW, RARE), (0.0, 0.3, 0.6, 1.0))
+                             LOW: (0.0, 0.0, 0.2, 0.8), RARE: (0.0, 0.0, 0.0, 0.1),
+                             ORIGINAL: (0.0, 0.3, 0.5, 0.0),
+                             OTHER: (0.0, 0.1, 0.1, 0.0)}  # fmt: skip
+ALIKE: Mapping[str, Curve] = dict.fromkeys((HIGH, MEDIUM, LOW, RARE), (0.0, 0.3, 0.6, 1.0)) | (
+    dict.fromkeys((ORIGINAL, OTHER), (0.0, 0.1, 0.2, 0.0))
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +130,9 @@ def test_embers_are_found_where_they_are_planted():
     assert estimate(found["more than the input's"]) == pytest.approx(0.8, abs=0.02)
     assert estimate(found["common shifts come first"]) == pytest.approx(0.6, abs=0.02)
     assert estimate(found["drawn to the likely"]) == pytest.approx(6, rel=0.15)
+    # Of a hundred answers fifty against ten, and half an answer on either side.
+    early = found["drawn to the likely on the way"]
+    assert estimate(early) == pytest.approx(50.5 / 10.5, rel=0.1)
 
 
 def test_networks_that_learn_all_alike_refute_it():
@@ -131,6 +140,7 @@ def test_networks_that_learn_all_alike_refute_it():
     for name in (
         "likely answers come first", "likely answers are ahead at the end", "more than the input's",
         "common shifts come first", "common shifts are ahead at the end", "drawn to the likely",
+        "drawn to the likely on the way",
     ):  # fmt: skip
         assert found[name].verdict == "refuted", name
     assert found["also where all words are known"].verdict != "supported"
@@ -174,6 +184,24 @@ def test_almost_perfect_networks_have_no_coefficient_and_no_ratio():
         assert "Needs two networks, has 0." in found[name].note
     assert "wrong answers to such sentences" in found["drawn to the likely"].note
     assert found["likely answers come first"].verdict == "supported"
+    assert found["drawn to the likely on the way"].verdict == "supported"
+
+
+def test_networks_that_give_no_neighbour_on_the_way_say_so():
+    never = {**SLOW, ORIGINAL: (0.0, 0.0, 0.0, 0.0), OTHER: (0.0, 0.0, 0.0, 0.0)}
+    found = judged(made(changed(curves=never)))["drawn to the likely on the way"]
+    assert found.verdict == "not tested here"
+    assert "5 of 5 that know their tasks, with fewer than 10 answers then" in found.note
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_look_has_room_for_as_many_sentences_as_are_counted(preset):
+    grid = dataclasses.replace(STUDY.grid(preset), train_items=600)
+    learner = STUDY.cells(grid)[0].learner
+    assert isinstance(learner, NextToken)
+    given = {name: material.make() for name, material in learner.materials().items()}
+    held = learner.prepare(given).group["looked at"][ORIGINAL].item
+    assert sum(len(set(row[row > 0].tolist())) for row in np.asarray(held)) == looked_at(grid)
 
 
 def test_a_lead_that_shrinks_with_size_is_told_from_one_that_grows():

@@ -216,4 +216,5 @@ def _over_tasks(
                 for task in tasks]  # fmt: skip
         if len(joined := np.concatenate(each)):
             found.append(float(joined.mean()))
-    return base.require(np.asarray(found), "Seeds with readable answers")
+    note = _left_out(grid, results, tasks)
+    return base.require(np.asarray(found), "Seeds with readable answers", note=note)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recombine.errors import RecombineError
+from recombine.families.strings import ORIGINAL, OTHER
 from recombine.instruments.probability import PLANTED, PULL
 from recombine.lab.logistic import Logistic
 from recombine.lab.statistics import Interval, mean_interval
@@ -22,7 +23,7 @@ LANGUAGE, PLACEBO = "language", "placebo"
 HIGH, MEDIUM, LOW = (f"decode common {name}" for name in ("high", "medium", "low"))
 ADVERSARIAL, RARE = "decode common adversarial", "decode rare high"
 ENCODE_HIGH, ENCODE_LOW = "encode common high", "encode common low"
-LOOKS = ("seen", HIGH, MEDIUM, LOW, ADVERSARIAL, RARE, ENCODE_HIGH, ENCODE_LOW)
+LOOKS = ("seen", HIGH, MEDIUM, LOW, ADVERSARIAL, RARE, ENCODE_HIGH, ENCODE_LOW, ORIGINAL, OTHER)
 CONDITIONS = {
     "high": "likely sentence",
     "medium": "its words in any order",
@@ -75,8 +76,9 @@ def sections(grid: Any, results: Results) -> list[Section]:
             "Are wrong answers likely ones?",
             "Here one word of a likely sentence was swapped for a neighbour that nobody expects "
             "there. A network that undoes the swap gives a likely sentence, and is wrong. The "
-            "sentence with some other neighbour of the word is as near, but nothing calls for it.",
-            tables=_pull(grid, large),
+            "sentence with some other neighbour of the word is as near, but nothing calls for it. "
+            "Along training with the common shift; below, wrong answers at the end with both.",
+            figures=[_mistaken(grid, large)], tables=_pull(grid, large),
         ),
     ]  # fmt: skip
     if len(grid.width) > 1:
@@ -103,6 +105,19 @@ def _along(grid: Any, rows: Results) -> Figure:
         f"Exact answers along training, at width {max(grid.width)}", "training steps", EXACT,
         shown, y_range=(0.0, 1.0), columns=2, references=[(grid.matched, "curves compared here")],
         caption="Means over seeds with 95 % intervals.",
+    )  # fmt: skip
+
+
+def _mistaken(grid: Any, rows: Results) -> Figure:
+    shown = []
+    for world, title in _worlds(rows):
+        here = [row for row in rows.where(world=world) if not row.diverged]
+        names = {ORIGINAL: "gives the likely sentence", OTHER: "gives one other neighbour"}
+        shown.append(Panel(title, [_curve(here, look, name) for look, name in names.items()]))
+    return panels(
+        f"What sentences with one unlikely word are taken for, at width {max(grid.width)}",
+        "training steps", "share of answers", shown, columns=2,
+        caption="Means over seeds with 95 % intervals, of all answers to such sentences.",
     )  # fmt: skip
 
 

@@ -34,6 +34,8 @@ from recombine.studies._probability import (
     LOOKS,
     LOW,
     MEDIUM,
+    ORIGINAL,
+    OTHER,
     PLACEBO,
     RARE,
 )
@@ -45,6 +47,7 @@ Number = Callable[[Row], float]
 NOT_REACHED = "whose curve never gets there"
 ONE_SIDED = f"with fewer than {FEWEST} right or {FEWEST} wrong answers"
 TOO_FEW_WRONG = f"with fewer than {FEWEST} wrong answers to such sentences"
+TOO_FEW_NEAR = f"with fewer than {FEWEST} answers then that give the one or the other"
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,12 @@ class ProbabilityStudy(Study):
             Claim("drawn to the likely",
                   "Asked to decode a sentence with an unlikely word, wrong answers give the likely "
                   "sentence at least 3 times as often as one with another neighbour of the word",
-                  drawn(ours), at_least=3.0),
+                  ratio_of(ours, at_end_drawn, TOO_FEW_WRONG), at_least=3.0),
+            Claim("drawn to the likely on the way",
+                  "Asked to decode the common shift of a sentence with an unlikely word, networks "
+                  "give the likely sentence at least 3 times as often as one with another "
+                  f"neighbour of the word, {first}",
+                  ratio_of(ours, early_drawn(grid), TOO_FEW_NEAR), at_least=3.0),
             Claim("placebo: knows its tasks",
                   "At least .9 of the placebo's answers are exact on items like those of its "
                   "training", floor(theirs), at_least=base.SEEN_FLOOR),
@@ -194,7 +202,7 @@ def cell(grid: Grid, world: str, width: int, seed: int) -> Cell:
         content=seed, uniform=world == PLACEBO, tasks=("cipher",), text="free", words=grid.words,
         lengths=(grid.letters,), lexicon=grid.lexicon, shifts=grid.shifts,
         train_items=grid.train_items, test_items=max(100, grid.sentences),
-        sentences=grid.sentences, validation_items=16,
+        sentences=grid.sentences, validation_items=16, mistakes=True,
     )  # fmt: skip
     model = SequenceModel(depth=grid.depth, width=width, heads=max(1, width // grid.head))
     learner = NextToken(
@@ -293,15 +301,44 @@ def by_size(small: int, large: int, number: Number) -> Callable[[Results], Evide
     return measure
 
 
-def drawn(labels: dict[str, object]) -> Callable[[Results], Evidence]:
-    """The geometric mean of the ratio over networks: a ratio has no zero to average around."""
+def at_end_drawn(row: Row) -> float:
+    """How much more often wrong answers give the likely sentence, at the end of training."""
+    enough = row.value("probability", "adversarial_wrong") >= FEWEST
+    return row.value("probability", "ratio") if enough else math.nan
 
-    def ratio(row: Row) -> float:
-        enough = row.value("probability", "adversarial_wrong") >= FEWEST
-        return row.value("probability", "ratio") if enough else math.nan
+
+def early_drawn(grid: Grid) -> Number:
+    """The same at the first look where likely sentences have passed the matched share.
+
+    By the end networks make too few mistakes. Half an answer is added to either side, as there.
+    """
+
+    def number(row: Row) -> float:
+        above = np.flatnonzero(row.curve(HIGH)[1] > grid.matched)
+        if not above.size:
+            return math.nan
+        original, other = (
+            float(row.curve(look)[1][above[0]]) * looked_at(grid) for look in (ORIGINAL, OTHER)
+        )
+        return (original + 0.5) / (other + 0.5) if original + other >= FEWEST else math.nan
+
+    return number
+
+
+def looked_at(grid: Grid) -> int:
+    """How many sentences a look along training has room for."""
+    text = grid.words * (grid.letters + 1) - 1
+    tokens = len("-N ") + 2 * text + 2  # question, answer, and a mark before and after it
+    return min(grid.sentences, grid.evaluation_rows * (grid.row // tokens))
+
+
+def ratio_of(
+    labels: dict[str, object], number: Number, lacking: str
+) -> Callable[[Results], Evidence]:
+    """The geometric mean of a ratio over networks: a ratio has no zero to average around."""
 
     def measure(results: Results) -> Evidence:
-        told, note = numbers(results, labels, ratio, TOO_FEW_WRONG)
+        told, note = numbers(results, labels, number, lacking)
         logs = np.log(enough(told, note))
 
         def interval(level: float) -> Interval:
