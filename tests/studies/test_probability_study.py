@@ -35,7 +35,7 @@ from recombine.studies._probability import (
     TASKS,
     published,
 )
-from recombine.studies.probability import Grid, ProbabilityStudy, looked_at
+from recombine.studies.probability import Grid, ProbabilityStudy, early_drawn, looked_at
 
 PUBLISHED = Path(os.environ.get("RECOMBINE_TEST_DATA", "nowhere")) / "embers"
 STUDY = ProbabilityStudy()
@@ -192,6 +192,14 @@ def test_networks_that_give_no_neighbour_on_the_way_say_so():
     found = judged(made(changed(curves=never)))["drawn to the likely on the way"]
     assert found.verdict == "not tested here"
     assert "5 of 5 that know their tasks, with fewer than 10 answers then" in found.note
+
+
+def test_shares_of_a_look_are_counted_in_whole_answers():
+    short = float(np.float32(0.07)) - 1e-9  # a little less than seven of a hundred
+    (first, *_) = made(usual)
+    curves = {HIGH: [0.0, 0.6], ORIGINAL: [0.0, short], OTHER: [0.0, 0.03]}
+    told = dataclasses.replace(first, summary={"evaluation_steps": [0, 1], "evaluations": curves})
+    assert early_drawn(GRID)(told) == 7.5 / 3.5
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -317,8 +317,9 @@ def early_drawn(grid: Grid) -> Number:
         above = np.flatnonzero(row.curve(HIGH)[1] > grid.matched)
         if not above.size:
             return math.nan
-        original, other = (
-            float(row.curve(look)[1][above[0]]) * looked_at(grid) for look in (ORIGINAL, OTHER)
+        original, other = (  # whole answers: a share in single precision falls short of them
+            round(float(row.curve(look)[1][above[0]]) * looked_at(grid))
+            for look in (ORIGINAL, OTHER)
         )
         return (original + 0.5) / (other + 0.5) if original + other >= FEWEST else math.nan
 
