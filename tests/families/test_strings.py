@@ -24,7 +24,7 @@ from recombine.families._language import (
     stimulus,
 )
 from recombine.families._sequence import Corpus, Item
-from recombine.families.strings import CONDITIONS, TASKS, Strings
+from recombine.families.strings import CONDITIONS, ORIGINAL, OTHER, TASKS, Strings
 
 TINY = Strings(train_items=600, test_items=60, sentences=12, validation_items=40)
 CIPHERS = dataclasses.replace(TINY, tasks=("cipher",))
@@ -131,6 +131,25 @@ def test_in_the_uniform_language_only_length_matters():
     assert source.log_probability(source.words[0]) == pytest.approx(
         -len(source.words[0]) * math.log(26) - math.log(LONGEST_SPELLED)
     )
+
+
+def test_strange_words_are_scored_over_more_lengths_than_are_drawn():
+    letters = language(0, uniform=True, lengths=(4,))
+    drawn = -16 * math.log(26)  # the only lengths there are
+    found = letters.log_probability("abcd efgh ijkl mnop")
+    assert found == pytest.approx(drawn - 4 * math.log(LONGEST_SPELLED))
+    assert round(found, 2) == -59.91
+    # Over all words the model has, chances come to 1.
+    chances = [26**n * math.exp(letters.log_probability("q" * n)) for n in range(1, 8)]
+    assert sum(chances) == pytest.approx(1)
+
+
+def test_texts_of_known_words_have_the_probability_they_are_drawn_with():
+    source = language(0, lengths=(4,))
+    words = source.words[:3]
+    drawn = source.frequencies[0] * source.transitions[0, 1] * source.transitions[1, 2]
+    drawn *= (1 - source.strange) ** 3
+    assert source.log_probability(" ".join(words)) == pytest.approx(math.log(drawn), abs=1e-4)
 
 
 def test_a_stimulus_is_four_texts_of_one_length_in_order_of_probability():
@@ -316,6 +335,21 @@ def test_swaps_name_the_likely_original_and_other_neighbours():
         assert changed(found.original, item.target) == 1
         assert item.target not in found.others and found.original not in found.others
         assert found.others and all(changed(other, item.target) == 1 for other in found.others)
+
+
+def test_mistakes_are_the_same_questions_with_the_original_and_another_neighbour():
+    family = dataclasses.replace(CIPHERS, mistakes=True)
+    swaps, corpus = family.swaps(4), family.corpus(4)
+    right = corpus["decode common adversarial"]
+    for split in (ORIGINAL, OTHER):
+        assert [item.source for item in corpus[split]] == [item.source for item in right]
+    for item in corpus[ORIGINAL]:
+        assert item.target == swaps[item.source].original
+    for item in corpus[OTHER]:
+        assert item.target in swaps[item.source].others
+    # Nothing else depends on them.
+    usual = CIPHERS.corpus(4).splits
+    assert {split: corpus[split] for split in usual} == dict(usual)
 
 
 def test_free_text_is_in_training_alone_and_cannot_be_solved():

@@ -274,7 +274,7 @@ def test_unknown_conditions_and_tasks_name_the_nearest(folder):
 def test_the_published_accuracies_of_gpt_4_come_out_again():
     logs = {name: embers.log(name, folder=PUBLISHED) for name in ("high", "medium", "low")}
     found = [float(one.correct.mean()) for one in logs.values()]
-    np.testing.assert_allclose(found, [0.51, 0.22, 0.13], atol=0.01)
+    np.testing.assert_allclose(found, list(embers.ACCURACIES.values()), atol=0.01)
     ours = [[one.distance for one in each.scores] for each in logs.values()]
     theirs = [
         json.loads((PUBLISHED / f"log_rot13dec_{embers.CONDITIONS[c]}_gpt-4-0613.json").read_text())
@@ -321,3 +321,6 @@ def test_the_published_regression_agrees_with_statsmodels():
     assert ours.deviance == pytest.approx(theirs.deviance, rel=1e-5)
     assert ours.null_deviance == pytest.approx(theirs.null_deviance, rel=1e-5)
     assert ours["output_logprob"].estimate > 0 and ours["output_logprob"].p < 0.01
+    kept = [embers.COEFFICIENTS[c.name] for c in ours.coefficients]
+    np.testing.assert_allclose(kept, wanted[:, :2], atol=5.1e-5)
+    assert pytest.approx((theirs.deviance, theirs.null_deviance), abs=5.1e-5) == embers.DEVIANCES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recombine.constraints.tasks import TASKS
+from recombine.constraints import baselines
+from recombine.constraints.tasks import TASKS, WHOLE_NUMBERS, task_named
 from recombine.errors import InvalidRequest
 from recombine.instruments import Reading
 from recombine.instruments.constraints import METRICS
@@ -44,6 +46,7 @@ class Numbers:
     noise: float = 0.45
     copied: float = 0.5
     copied_error: float = 1e-4
+    guess_error: float = 0.1
     diverged_at: int | None = None
 
 
@@ -58,7 +61,7 @@ def row(labels: dict[str, Any], cell: str, told: Numbers) -> Row:
     null = {"strict": 0.0, "box": 1.0, "equality": 0.3, "parsed": 1.0, "exact": 0.0}
     rows = {
         "network": own,
-        "guess": {**null, "micro": told.guess, "squared_error": 0.1},
+        "guess": {**null, "micro": told.guess, "squared_error": told.guess_error},
         "copied": {**null, "micro": told.copied, "squared_error": told.copied_error},
         "noise": {**null, "micro": told.noise, "squared_error": 1e-3},
     }
@@ -98,8 +101,10 @@ def test_a_ceiling_above_what_no_competence_reaches_is_called_one(kind):
     for claim in ("ceiling", "same at all sizes", "flat in size", "boxes hold", "equalities fail",
                   "hardly ever feasible"):  # fmt: skip
         assert found[f"{kind}: {claim}"] == "supported", claim
+    task = {"power flow": "case9", "whole numbers": "knapsack"}[kind]
     for claim in ("takes no competence", "artefact", "closer yet no better",
-                  "feasibility moves with size", "feasibility moves with training"):  # fmt: skip
+                  f"feasibility moves with size on {task}",
+                  f"feasibility moves with training on {task}"):  # fmt: skip
         assert found[f"{kind}: {claim}"] == "refuted", claim
     assert "as a ceiling of reasoning would have it" in STUDY.conclusion(
         list(judged(always()).values())
@@ -153,12 +158,36 @@ def test_feasibility_that_rises_with_size_or_training_on_one_task_is_found(by):
 
     found = verdicts(rising)
     other = {"size": "training", "training": "size"}[by]
-    assert found[f"whole numbers: feasibility moves with {by}"] == "supported"
-    assert found[f"whole numbers: feasibility moves with {other}"] == "refuted"
-    assert found[f"power flow: feasibility moves with {by}"] == "refuted"
+    assert found[f"whole numbers: feasibility moves with {by} on knapsack"] == "supported"
+    assert found[f"whole numbers: feasibility moves with {other} on knapsack"] == "refuted"
+    assert found[f"power flow: feasibility moves with {by} on case9"] == "refuted"
     if by == "training":
         assert found["whole numbers: feasibility does not follow"] == "refuted"
         assert found["power flow: feasibility does not follow"] == "supported"
+
+
+def test_no_task_is_picked_by_how_far_it_rises():
+    three = dataclasses.replace(GRID, tasks=("portfolio", "scheduling", "knapsack"))
+
+    def one_rises(labels: dict[str, Any]) -> Numbers:
+        far = labels["length"] == 1 and labels["task"] == "scheduling"
+        return Numbers(strict=0.3 if far else 0.0)
+
+    found = judged(one_rises, three)
+    moves = {n.rpartition(" ")[2]: j for n, j in found.items() if "moves with training" in n}
+    told = {task: (j.verdict, j.interval and j.interval.estimate) for task, j in moves.items()}
+    assert told["scheduling"] == ("supported", pytest.approx(0.3))
+    assert told["portfolio"] == told["knapsack"] == ("refuted", 0.0)
+    assert "rises by .20 or more with training (on scheduling)." in STUDY.conclusion(
+        list(found.values())
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_thinking_is_not_tested_and_says_what_would_test_it(kind):
+    found = judged(always())[f"{kind}: thinking brings nothing"]
+    assert found.verdict == "not tested here" and found.claim.bounds == [-0.05, 0.05]
+    assert "recombine constraints --endpoint" in found.note and "--against" in found.note
 
 
 @pytest.mark.parametrize(("times", "verdict"), [(8, "supported"), (3, "refuted")])
@@ -171,7 +200,11 @@ def test_the_error_falls_as_many_times_as_it_does(times, verdict):
     assert found.interval is not None and found.interval.estimate == pytest.approx(times, rel=0.02)
 
 
-@pytest.mark.parametrize("flaw", [{"parsed": 0.9}, {"squared_error": 6e-5}])
+@pytest.mark.parametrize(
+    "flaw",
+    [{"parsed": 0.9}, {"squared_error": 6e-5}, {"squared_error": 4e-5, "guess_error": 4e-5}],
+    ids=["not readable", "near the optimum of other data", "near the guess"],
+)
 def test_networks_below_the_floor_speak_neither_for_nor_against(flaw):
     def weak(labels: dict[str, Any]) -> Numbers:
         return Numbers(**flaw) if labels["task"] == "case9" else Numbers()
@@ -189,6 +222,40 @@ def test_those_left_out_are_counted():
         return Numbers(parsed=0.5 if labels["width"] == 16 else 1.0)
 
     assert "Left out: 5 of 15" in judged(some)["power flow: ceiling"].note
+
+
+def test_those_left_out_are_told_by_task():
+    both = dataclasses.replace(GRID, tasks=("portfolio", "knapsack"))
+
+    def some(labels: dict[str, Any]) -> Numbers:
+        weak = labels["task"] == "knapsack" or labels["width"] == 16
+        return Numbers(squared_error=1e-4 if weak else 1e-5)
+
+    note = judged(some, both)["whole numbers: ceiling"].note
+    assert "Left out: 20 of 30 below the floor (15 of knapsack, 5 of portfolio)." in note
+
+
+@pytest.mark.parametrize("task", ["case9", "portfolio", "scheduling", "knapsack"])
+def test_no_answer_without_competence_is_above_the_floor(task):
+    family = task_named(task).made()
+    found = family.cases(family.rng(0, "floor"), "train", 200)
+    problems, optima = [case.problem for case, _ in found], [x for _, x in found]
+    nulls = baselines.answers(family, problems, optima, family.rng(0, "noise"), ())
+    shown = {name: nulls[name] for name in parts.WITHOUT_OPTIMUM}
+    means = {len(x): np.mean([y for y in optima if len(y) == len(x)], axis=0) for x in optima}
+    decimals = 0 if task_named(task).kind == WHOLE_NUMBERS else 4  # as many as an answer has
+    shown["constant"] = [np.round(means[len(x)], decimals) for x in optima]
+    rated = {name: baselines.rated(problems, optima, given) for name, given in shown.items()}
+    controls = {
+        name: {f"seen_{metric}": value for metric, value in rated[name].items()}
+        for name in parts.WITHOUT_OPTIMUM
+    }
+    for name, numbers in rated.items():
+        values = {f"seen_{metric}": value for metric, value in numbers.items()}
+        answered = Row({}, "", {}, {"constraints": Reading(values, controls, {})})
+        assert numbers["parsed"] == 1 and not parts.learnt(answered), name
+    best = "guess" if task in ("portfolio", "scheduling") else "copied"
+    assert parts.best_null(answered) == best
 
 
 def test_too_few_seeds_support_nothing():
@@ -238,5 +305,20 @@ def test_the_report_shows_the_rows_without_competence_beside_the_networks():
     table = shown[0].tables[0]
     said = {line[1] for line in table.rows}
     assert set(parts.NULL_ROWS.values()) <= said and "network, width 64" in said
+    floor = shown[-1].tables[0]
+    assert floor.columns[-3:] == ["of the best null answer", "which is", "above the floor"]
+    assert {line[-2] for line in floor.rows} == {"optimum of other data"}
     page = render(Report("constraints", "t", "q", "s", "quick", "v", sections=shown))
     assert "optimum with 1 % noise" in page
+
+
+def test_shares_in_tables_and_figures_keep_to_shares():
+    def nearly_all(labels: dict[str, Any]) -> Numbers:
+        return Numbers(micro=0.9995, strict=1.0 if labels["seed"] else 0.9)
+
+    shown = STUDY.sections(GRID, made(nearly_all))
+    told = [cell for line in shown[0].tables[0].rows for cell in line[2:4]]
+    ends = [float(end) for cell in told for end in re.findall(r"[\[ ]([-\d.]+)[,\]]", str(cell))]
+    assert ends and min(ends) >= 0 and max(ends) == 1
+    curves = [line for section in shown[1:3] for line in section.figures[0].data.rows]
+    assert max(float(line[-1]) for line in curves) == 1

@@ -12,6 +12,12 @@ words. The next word is,
 
 The number of words is given, not drawn, as in the published stimuli, where no end is scored. The
 uniform language is the same chain with `strange` 1: letters, and nothing to expect.
+
+This is the model under which texts have their probabilities. Sentences are drawn from it with one
+difference: strange words have the lexicon's lengths, so that all conditions are equally long. The
+model spreads them over all lengths from 1 to 7 because it has to score what tasks make of words,
+too. So a strange word is scored log(7 / number of lengths) nats below the chance it is drawn with;
+for texts of known words, all but one word in a thousand, the two agree.
 """
 
 from __future__ import annotations
@@ -71,9 +77,11 @@ class Language:
         }
 
     def log_probability(self, sentence: str) -> float:
-        """The exact log-probability of a text, in nats, given how many words it has.
+        """The log-probability of a text under the model above, in nats, given its number of words.
 
-        Words of more than seven letters are never written: -inf.
+        A strange word has 1 to 7 letters there, every length alike, though only words of `lengths`
+        are drawn; a longer one is never written: -inf. A word of the lexicon counts as one, however
+        it came about.
         """
         total, before = 0.0, None
         for word in sentence.split(" "):
@@ -93,7 +101,7 @@ class Language:
         return total
 
     def draw(self, rng: np.random.Generator, sentences: int, words: int) -> list[str]:
-        """Sentences of the language; strange words are kept to the lexicon's lengths."""
+        """Sentences of the language; unlike the model's, strange words keep to `lengths`."""
         drawn: list[str] = []
         for start in range(0, sentences, _BLOCK):
             count = min(_BLOCK, sentences - start)

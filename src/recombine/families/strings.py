@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -42,6 +42,7 @@ from recombine.families._string_tasks import (
 )
 
 CONDITIONS = ("high", "medium", "low", "adversarial")
+ORIGINAL, OTHER = "decode common original", "decode common other"  # splits of mistakes
 COMMON, RARE = 0.3, 0.003  # of all ciphers, the share of the common and of the rare shift
 TEXT_SHARE, CIPHER_SHARE = 0.5, 0.5  # of all items, of all tasks where there are others too
 # Nothing that is asked may be trained on, and the likely sentences are soon used up.
@@ -80,6 +81,10 @@ class Strings(SequenceFamily):
     n-th sentence. No evaluation sentence is trained on, in any task or backwards. `content` draws
     the language and which shifts are common and rare; the seed of a corpus draws its items.
 
+    With `mistakes` there are two splits more, for looks along training: the questions of "decode
+    common adversarial" beside two answers that are wrong, the likely sentence it was made from
+    ("decode common original") and one with another neighbour of the word ("decode common other").
+
     >>> family = Strings(train_items=100, test_items=10, sentences=5, validation_items=8)
     >>> family.solve("-N uryyb"), family.solve("~ one two six")
     ('hello', 'six two one')
@@ -114,6 +119,7 @@ class Strings(SequenceFamily):
     test_items: int = 2_000
     sentences: int = 200  # in each condition
     validation_items: int = 400
+    mistakes: bool = False
 
     def check(self) -> None:
         for task in self.tasks:
@@ -165,7 +171,8 @@ class Strings(SequenceFamily):
         taken |= {item.source for item in test}
         train, _ = self._stream(seed, TRAIN, self.train_items, held | met, taken)
         validation = [fresh[i] for i in order]
-        return Corpus({TRAIN: train, TEST: test, VALIDATION: validation, **beyond})
+        mistakes = self._mistakes(stimuli[: self.sentences]) if self.mistakes else {}
+        return Corpus({TRAIN: train, TEST: test, VALIDATION: validation, **beyond, **mistakes})
 
     def solve(self, source: str) -> str:
         return solved(source)
@@ -179,9 +186,10 @@ class Strings(SequenceFamily):
     def log_probabilities(self, item: Item) -> tuple[float, float]:
         """How likely the item's input and its right output are, each as text, in nats.
 
-        Both are exact log-probabilities under the language that plain text in training is drawn
-        from, of the text alone, without the sign and given its number of words. So when decoding,
-        the output is a sentence and the input is letters that nobody would write; when encoding
+        Both are log-probabilities under the model of the language that plain text in training is
+        drawn from (`_language` states it: strange words have 1 to 7 letters, every length alike),
+        of the text alone, without the sign and given its number of words. So when decoding, the
+        output is a sentence and the input is letters that nobody would write; when encoding
         the two change places. For counting, the input is letters drawn uniformly given how many,
         and the output has the set probability of its number. The input of free text is nothing.
         """
@@ -202,6 +210,17 @@ class Strings(SequenceFamily):
                 source, _ = asked(one.adversarial, way, key)
                 answers = [asked(text, way, key)[1] for text in (one.high, *one.others)]
                 found[source] = Swap(answers[0], tuple(answers[1:]))
+        return found
+
+    def _mistakes(self, stimuli: Sequence[Stimulus]) -> dict[str, list[Item]]:
+        """What adversarial items with the common shift may be mistaken for, each as an answer."""
+        found: dict[str, list[Item]] = {ORIGINAL: [], OTHER: []}
+        for number, one in enumerate(stimuli):
+            source, _ = asked(one.adversarial, "decode", self.common)
+            found[ORIGINAL].append(Item(source, one.high, ORIGINAL))
+            # Of several other neighbours one, in turn: as often as a single one is to be expected.
+            other = one.others[number % len(one.others)]
+            found[OTHER].append(Item(source, other, OTHER))
         return found
 
     @functools.cached_property

@@ -16,10 +16,12 @@ from recombine.report.figures import Grid as Heat
 from recombine.report.figures import Panel, Series, heat_maps, panels
 from recombine.studies._base import interval_text, mean, series_over
 
-# Its squared error, as a share of that of somebody who knows the optimum of other data. On power
-# flow, where that is about the mean, half of the variance is explained; in whole numbers, where it
-# is another draw, no constant answer is as good.
+# Its squared error, as a share of that of the best null answer: the optimum of other data, or the
+# guess where that is nearer, as it is for portfolios and schedules. On power flow the optimum of
+# other data is about the mean, so half of the variance is explained; in whole numbers it is another
+# draw, with twice the variance, so no constant answer that can be written is as good.
 NEAR = 0.5
+WITHOUT_OPTIMUM = ("copied", "guess")  # null answers for which this optimum need not be known
 LEAST_ERROR = 1e-12  # far below what rounding leaves of any right answer
 
 SATISFIED = "share of constraints satisfied"
@@ -45,12 +47,17 @@ def strict(row: Row) -> float:
     return seen(row, "strict")
 
 
+def best_null(row: Row) -> str:
+    """The null answer that comes closest to the optimum without knowing it."""
+    return min(WITHOUT_OPTIMUM, key=lambda name: seen(row, "squared_error", name))
+
+
 def learnt(row: Row) -> bool:
-    """The floor: answers can be read, and come much closer to the optimum than that of other data.
+    """The floor: answers can be read, and come much closer to the optimum than any null answer.
 
     Exact answers are no measure: on power flow a good one differs in its last digits.
     """
-    nearer = seen(row, "squared_error") <= NEAR * seen(row, "squared_error", "copied")
+    nearer = seen(row, "squared_error") <= NEAR * seen(row, "squared_error", best_null(row))
     return seen(row, "parsed") >= READABLE and nearer
 
 
@@ -91,7 +98,8 @@ def sections(grid: Any, results: Results) -> list[Section]:
     found.append(Section(
         "Which networks may speak",
         f"A network speaks for or against a claim if at least {READABLE:g} of its answers can be "
-        "read and its squared error is at most half that of the optimum of other data. Exact "
+        "read and its squared error is at most half that of the best null answer: the optimum of "
+        "other data or a guess without thought, whichever is closer to the right answer. Exact "
         "answers, the usual floor, are no measure where a good answer differs in its last digits.",
         tables=[_floor(grid, results)],
     ))  # fmt: skip
@@ -155,7 +163,7 @@ def _table(grid: Any, whole: Results) -> Table:
             cells = []
             for metric in ("micro", "strict"):
                 values = _values(here, name, metric)
-                cells.append(interval_text(values) if interval else _short(values))
+                cells.append(interval_text(values, shares=True) if interval else _short(values))
             cells.append(_short(_values(here, name, "parsed")))
             error, gap = (_values(here, name, metric) for metric in ("squared_error", "gap"))
             cells += [_small(error), _small(gap)]
@@ -185,13 +193,13 @@ def _sizes(grid: Any, whole: Results) -> Figure:
     for task in grid.tasks:
         rows = whole.where(task=task)
         lines = [
-            series_over(rows, "parameters", lambda row, m=metric: seen(row, m), words)
+            series_over(rows, "parameters", lambda row, m=metric: seen(row, m), words, shares=True)
             for metric, words in (("micro", "all"), ("box", "box"), ("equality", "equality"),
                                   ("strict", "every constraint"))
         ]  # fmt: skip
         lines += [
             series_over(rows, "parameters", lambda row, n=name: seen(row, "micro", n),
-                        f"all, {NULL_ROWS[name]}")
+                        f"all, {NULL_ROWS[name]}", shares=True)
             for name in ("guess", "noise")
         ]  # fmt: skip
         shown.append(Panel(task, [line for line in lines if len(line.x)]))
@@ -204,8 +212,9 @@ def _lengths(grid: Any, lengths: Results) -> list[Figure]:
     for task in grid.tasks:
         rows = lengths.where(task=task)
         shares.append(Panel(task, [
-            series_over(rows, "steps", lambda row: seen(row, "micro"), "all constraints"),
-            series_over(rows, "steps", strict, "every constraint"),
+            series_over(rows, "steps", lambda row: seen(row, "micro"), "all constraints",
+                        shares=True),
+            series_over(rows, "steps", strict, "every constraint", shares=True),
         ]))  # fmt: skip
         copied = series_over(
             rows, "steps", lambda row: seen(row, "squared_error", "copied"), NULL_ROWS["copied"]
@@ -267,19 +276,21 @@ def _floor(grid: Any, results: Results) -> Table:
                 if not here:
                     continue
                 alive = Results([row for row in here if not row.diverged])
-                own, copied = (
-                    np.asarray([seen(row, "squared_error", name) for row in alive])
-                    for name in (None, "copied")
-                )
+                nulls = [best_null(row) for row in alive]
+                own = np.asarray([seen(row, "squared_error") for row in alive])
+                theirs = np.asarray([
+                    seen(row, "squared_error", name) for row, name in zip(alive, nulls, strict=True)
+                ])  # fmt: skip
                 rows.append([
                     task, width, here[0].labels["parameters"], here[0].labels["steps"],
                     _short(np.asarray([seen(row, "parsed") for row in alive])),
-                    _small(own[np.isfinite(own)]), _small(copied[np.isfinite(copied)]),
+                    _small(own[np.isfinite(own)]), _small(theirs[np.isfinite(theirs)]),
+                    " or ".join(NULL_ROWS[name] for name in dict.fromkeys(nulls)),
                     f"{sum(learnt(row) for row in alive)} of {len(here)}",
                 ])  # fmt: skip
     return Table(
         "Networks above the floor",
         ["task", "width", "parameters", "steps", "readable", "squared error",
-         "of the optimum of other data", "above the floor"],
+         "of the best null answer", "which is", "above the floor"],
         rows, "Only networks trained to the end speak about sizes.",
     )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,16 +13,22 @@ from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 from recombine.studies import _constraints as parts
 
+if TYPE_CHECKING:
+    from recombine.studies.constraints import Grid
+
 PUBLISHED = (0.50, 0.65)  # where the share of satisfied constraints is said to stay
 QUARTER = 0.25
 
 
 def models(results: Results, tasks: Sequence[str]) -> tuple[list[Row], str]:
-    """Networks of all sizes, trained to the end, that may speak; and how many may not."""
+    """Networks of all sizes, trained to the end, that may speak; and how many may not, by task."""
     rows = [r for r in results.where(length=1.0) if r.labels["task"] in tasks and not r.diverged]
     able = [row for row in rows if parts.learnt(row)]
-    behind = len(rows) - len(able)
-    return able, f"Left out: {behind} of {len(rows)} below the floor." if behind else ""
+    behind = Counter(row.labels["task"] for row in rows if not parts.learnt(row))
+    if not behind:
+        return able, ""
+    which = ", ".join(f"{number} of {task}" for task, number in behind.most_common())
+    return able, f"Left out: {behind.total()} of {len(rows)} below the floor ({which})."
 
 
 def by_seed(
@@ -36,7 +43,7 @@ def by_seed(
             for seed in sorted({row.labels["seed"] for row in rows})
         ]
         found = np.asarray([value for value in values if np.isfinite(value)])
-        return Evidence.of_values(base.require(found, f"Seeds. {note}".strip()), note)
+        return Evidence.of_values(base.require(found, "Seeds", note=note), note)
 
     return measure
 
@@ -103,47 +110,49 @@ def copied_over_network(rows: list[Row]) -> float:
     return float(np.mean(above))
 
 
-def rises_with_size(grid: Grid, tasks: Sequence[str]) -> Callable[[Results], Evidence]:
+def rises_with_size(grid: Grid, task: str) -> Callable[[Results], Evidence]:
     """The rise of feasibility from the smallest network to the largest, both of which learnt."""
 
     def measure(results: Results) -> Evidence:
-        rows, note = models(results, tasks)
+        rows, note = models(results, (task,))
         first, second = {"width": min(grid.width)}, {"width": max(grid.width)}
         if first == second:
             raise NotTested("Needs two sizes.")
-        return _most_risen(Results(rows), tasks, first, second, note)
+        return _risen(Results(rows), first, second, note)
 
     return measure
 
 
-def rises_with_training(grid: Grid, tasks: Sequence[str]) -> Callable[[Results], Evidence]:
+def rises_with_training(grid: Grid, task: str) -> Callable[[Results], Evidence]:
     """The same from the shortest training to the longest, of which only the latter must suffice."""
 
     def measure(results: Results) -> Evidence:
-        pair = _lengths(grid, results, tasks, min(grid.length, default=1.0))
+        pair = _lengths(grid, results, (task,), min(grid.length, default=1.0))
         if pair is None:
             raise NotTested("Needs two lengths of training.")
         first, second, rows = pair
-        return _most_risen(rows, tasks, first, second, _left_out(grid, results, tasks))
+        return _risen(rows, first, second, _left_out(grid, results, (task,)))
 
     return measure
 
 
-def _most_risen(
-    rows: Results, tasks: Sequence[str], first: Mapping[str, Any], second: Mapping[str, Any],
-    note: str,
-) -> Evidence:  # fmt: skip
-    """By seed, on the task whose feasibility rises most on average."""
-    rises = {
-        task: rows.where(task=task).paired("seed", first, second, parts.strict) for task in tasks
-    }
-    some = {task: values for task, values in rises.items() if len(values)}
-    if not some:
-        raise NotTested(f"No task has networks at both ends. {note}".strip())
-    most = max(some, key=lambda task: float(np.mean(some[task])))
-    told = ", ".join(f"{task} {np.mean(values):+.2f}" for task, values in some.items())
-    return Evidence.of_values(base.require(some[most], f"Seeds. {note}".strip()),
-                              f"{told}. {note}".strip())  # fmt: skip
+def _risen(
+    rows: Results, first: Mapping[str, Any], second: Mapping[str, Any], note: str
+) -> Evidence:
+    """Of one task, by seed: picking the task by its rise would flatter the interval."""
+    rises = rows.paired("seed", first, second, parts.strict)
+    return Evidence.of_values(
+        base.require(rises, "Seeds with networks at both ends", note=note), note
+    )
+
+
+def thinking(results: Results) -> Evidence:
+    """Thinking minus answering at once, instance by instance: no network here thinks."""
+    raise NotTested(
+        "Networks here write their answer at once. Needs a live model that answers the same "
+        "instances with and without thinking first: recombine constraints --endpoint with "
+        "--against."
+    )
 
 
 def _left_out(grid: Grid, results: Results, tasks: Sequence[str]) -> str:
@@ -207,4 +216,5 @@ def _over_tasks(
                 for task in tasks]  # fmt: skip
         if len(joined := np.concatenate(each)):
             found.append(float(joined.mean()))
-    return base.require(np.asarray(found), "Seeds with readable answers")
+    note = _left_out(grid, results, tasks)
+    return base.require(np.asarray(found), "Seeds with readable answers", note=note)
