@@ -85,6 +85,16 @@ def test_a_network_that_was_never_trained_is_not_its_own_control(stencil):
     assert reading.controls["untrained"]["concordance"] < 0.8
 
 
+def test_neurons_that_nobody_hears_do_not_make_what_is_heard_less_whole(stencil, readings):
+    """Awake: nearly all maps are of chance, and those that draw the picture are as before."""
+    woken = replace(MADE, way="awake")
+    found = INSTRUMENT.read(woken.subject(weights(woken)), stencil[1], {}).values
+    before, random = (reading.values for reading in readings)
+    assert found["heard"] == pytest.approx(before["heard"]) == pytest.approx(before["concordance"])
+    assert found["concordance"] < 0.8 and found["distinct"] > 100 and found["error"] < 1e-8
+    assert random["heard"] == random["concordance"]
+
+
 def test_the_symmetry_is_the_one_the_picture_has(stencil):
     made, random = stencil
     turned = replace(LEARNER, sibling="turned").subject(weights(LEARNER))

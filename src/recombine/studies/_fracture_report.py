@@ -18,10 +18,11 @@ from recombine.studies import _fracture as parts
 from recombine.studies import _fracture_students as pupils
 
 WORDS = {"evolved": "by evolution", "descent": "by descent", "curriculum": "by a curriculum",
-         "stirred": "by evolution, stirred", "scratch": "from scratch"}  # fmt: skip
+         "awake": "by evolution, awake", "scratch": "from scratch"}  # fmt: skip
 MADE = {"stencils": "by making", "unselected": "by mutation alone"}
 POINTS = 40  # of a curve that is drawn
-SYMMETRY = {"concordance": "concordance", "symmetric_share": "share above .95",
+SYMMETRY = {"concordance": "concordance", "heard": "concordance, heard",
+            "symmetric_share": "share above .95",
             "rotated": "concordance, rotated", "sweep_symmetry": "sweeps",
             "dropped": "sweeps left out (mean)"}  # fmt: skip
 SHAPE = {"error": "error", "variation": "variation", "distinct": "distinct maps",
@@ -163,11 +164,11 @@ def _concordances(grid: Any, rows: Results) -> list[Figure]:
     if not pictures:
         return []
     named = {}
-    for way, word in WORDS.items():
+    for way in ("evolved", "descent", "curriculum"):
         found = parts.by_picture(parts.able(rows, grid, way=way),
                                  lambda r: parts.of_picture(r, "concordance"))  # fmt: skip
         if found:
-            named[word] = found
+            named[WORDS[way]] = found
     named["untrained"] = parts.by_picture(
         rows.where(way="descent"), lambda r: parts.of_picture(r, "concordance", "untrained")
     )
@@ -191,7 +192,7 @@ def _measure_table(
                ("picture", "stencils", "stencils"),
                *(("genome", name, name) for name in grid.genomes)]  # fmt: skip
     for part, source, called in sources:
-        for way in ("evolved", "descent", "curriculum"):
+        for way in ("evolved", parts.AWAKE, "descent", "curriculum"):
             whole = results.where(part=part, source=source, way=way)
             rows = parts.able(results, grid, part, source=source, way=way)
             if not whole:
@@ -255,16 +256,19 @@ def siblings(grid: Any, results: Results) -> Section:
                       log_y=True, references=[(grid.matched, "learnt")])]  # fmt: skip
     if cloud:
         figures.append(
-            scatter("Steps to a sibling by concordance before", "concordance", "steps", cloud,
-                    log_y=True, caption="Runs that never get there stand at the last step.")
+            scatter("Steps to a sibling by concordance before", "concordance of what is heard",
+                    "steps", cloud, log_y=True,
+                    caption="Runs that never get there stand at the last step.")
         )  # fmt: skip
     return Section(
         "What is learnt next",
         "All networks go on to learn a sibling of their picture: turned about its diagonal, with "
         "its colours exchanged, or with its right half replaced by another picture's. If fracture "
         f"costs anything, fractured networks should take longer to an error of {grid.matched:g}. "
-        "Stirred: evolution's network with a tenth of freshly drawn weights added, since where all "
-        "weights of a neuron are zero no gradient ever wakes it. From scratch: a new network.",
+        "Where all weights on both sides of a neuron are zero no gradient ever reaches it, and "
+        "evolution leaves most neurons so. Awake: evolution's network with fresh weights into such "
+        "idle neurons, and still none out of them, so that it draws exactly the same and can "
+        "learn. From scratch: a new network.",
         figures=figures, tables=[_sibling_table(grid, rows, ways)],
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _fracture_claims as claimed
 from recombine.studies import _fracture_report as report
-from recombine.studies._fracture_claims import STIR, STIRRED
+from recombine.studies._fracture import AWAKE
 from recombine.supports import SupportRule
 
 # The architectures of the published twins: as small as each genome allows.
@@ -184,17 +184,19 @@ def pictures(grid: Grid) -> list[Cell]:
     found = []
     for source in ("evolved", "unselected", "stencils"):
         count = collection(grid, source).count
-        # A stencil has no ancestors to go along, and an unselected genome none worth it.
-        trained = ("descent", "curriculum") if source == "evolved" else ("descent",)
+        # A stencil has no ancestors to go along, and an unselected genome none worth it; only
+        # evolution's networks go on to learn, so that only theirs are woken.
+        more = ("curriculum", AWAKE) if source == "evolved" else ()
         for number in range(count):
-            for way, twin in ways(grid, grid.twins, *trained):
+            for way, twin in ways(grid, grid.twins, "descent", *more):
                 # Of every twin: which of them draws the picture is not known before.
                 shows = source == "evolved" and number < grid.shown
                 found.append(Cell(
                     painter(grid, source, number, way, twin),
                     {"part": "picture", "source": source, "picture": number, "way": way,
                      "twin": twin},
-                    (PictureFracture(grid.sweeps, shows and way != "curriculum"),),
+                    (PictureFracture(0 if way == AWAKE else grid.sweeps,
+                                     shows and way in ("evolved", "descent")),),
                 ))  # fmt: skip
     return found
 
@@ -203,13 +205,12 @@ def siblings(grid: Grid) -> list[Cell]:
     """Every network goes on to a sibling of its picture; a new one begins there."""
     found = []
     for number in range(grid.pictures):
-        for way, twin in ways(grid, grid.twins, "descent", "curriculum", STIRRED, ANEW):
-            drawn = {ANEW: "descent", STIRRED: "evolved"}.get(way, way)
-            before = painter(grid, "evolved", number, drawn, 0 if drawn == "evolved" else twin)
+        for way, twin in ways(grid, grid.twins, "descent", "curriculum", AWAKE, ANEW):
+            before = painter(grid, "evolved", number, "descent" if way == ANEW else way, twin)
             for sibling in grid.siblings:
                 learner = replace(
                     before, sibling=sibling, begin=None if way == ANEW else before,
-                    stir=STIR if way == STIRRED else 0.0, seed=number + APART * twin,
+                    seed=number + APART * twin,
                     training_steps=grid.sibling_steps, evaluation_every=LOOKS,
                 )  # fmt: skip
                 labels = {"part": "sibling", "picture": number, "way": way, "twin": twin,
