@@ -108,7 +108,10 @@ def row(labels: dict[str, Any], told: Told) -> Row:
         readings["picture-fracture"] = Reading(values, {"untrained": told["untrained"]}, tables)
     elif labels["part"] == "student":
         own = {k: told[k] for k in ("concordance", "disentanglement", "selectivity")}
-        readings["fracture"] = Reading(own, {"untrained": dict.fromkeys(own, 0.1)})
+        made_up = {"untrained": 0.1, "shuffled": 0.01, "planted": 0.8, "mixed": 0.3}
+        controls = {name: dict.fromkeys(own, value) for name, value in made_up.items()}
+        del controls["mixed"]["selectivity"]
+        readings["fracture"] = Reading(own, controls)
         scores = {"seen": told["seen"], "unseen": told["unseen"], "gap": 0.0}
         readings["generalization"] = Reading(scores, {"untrained": {}})
     elif labels["part"] == "directed":
@@ -514,6 +517,10 @@ def test_the_report_shows_walls_and_strips_side_by_side(cells):
     assert told["our pictures", "by evolution"] == "0.98 [0.98, 0.98]"
     assert told["our pictures", "untrained"] == "0.45 [0.45, 0.45]"
     assert told["unselected", "by mutation alone"].startswith("0.6")
+    assert told["our pictures", "by evolution, awake"].startswith("0.5")
+    controls = {r[0]: r[2:5] for r in sections[-1].tables[0].rows}
+    assert controls["planted"] == ["0.800 [0.800, 0.800]"] * 3
+    assert controls["mixed"][:2] == ["0.300 [0.300, 0.300]"] * 2 and controls["mixed"][2] == "–"
 
 
 def hung(results: Results, section: int) -> list[Any]:

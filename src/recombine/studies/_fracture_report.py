@@ -324,14 +324,19 @@ def students(grid: Any, results: Results) -> Section:
         cells = [base.interval_text(chosen.values(*pair)) for pair in _STUDENT]
         called = f"{share:g} held out" if share >= 0 else "from scratch"
         table.append([called, *cells, base.interval_text(np.asarray(steps)), len(steps)])
-    untrained = [base.interval_text(rows.values(*pair, "untrained")) for pair in _STUDENT]
-    table.append(["untrained", *untrained, "", len(rows)])
+    for control in ("untrained", "shuffled", "planted", "mixed"):
+        cells = [_controlled(rows, *pair, control) for pair in _STUDENT]
+        table.append([control, *cells, "", len(rows)])
     return Section(
         "Networks that do not draw",
         "Students learn tasks composed of a teacher's modules, from more or fewer combinations. "
-        "Concordance: a unit answers to a module alike in any company. Disentanglement: a unit "
-        "tells of one module. Selectivity: moving one weight changes the answers where one module "
-        "is at work. Then one module is exchanged for a new one, and all students of a seed learn "
+        "Concordance: a unit answers to a module alike in any company. It says nothing of how many "
+        "modules a unit mixes, and untrained networks, which are nearly linear, may have more of "
+        "it than trained ones. Disentanglement: a unit tells of one module. Selectivity: moving "
+        "one weight changes the answers where one module is at work. Shuffled: modules dealt out "
+        "anew among tasks. Planted: a unit for each module, and weights that belong to one each. "
+        "Mixed: every unit a random mix of all modules.\n\n"
+        "Then one module is exchanged for a new one, and all students of a seed learn "
         f"it from the same examples, until a seen score of {grid.learnt:g}. Students are compared "
         "with those of the same teacher that saw the same combinations: who saw fewer differs in "
         "everything.",
@@ -341,6 +346,12 @@ def students(grid: Any, results: Results) -> Section:
                       "Means over students with 95 % intervals, of those with a seen score of at "
                       "least .9.")],
     )  # fmt: skip
+
+
+def _controlled(rows: Results, instrument: str, name: str, control: str) -> str:
+    """A number of a control, over the students whose reading has it."""
+    having = [r for r in rows if control in r.readings[instrument].controls]
+    return base.interval_text(Results(having).values(instrument, name, control))
 
 
 def _student_cloud(grid: Any, results: Results, rows: Results, name: str) -> Figure:
