@@ -103,7 +103,7 @@ def row(labels: dict[str, Any], told: Told) -> Row:
         picture = encoded(np.zeros((8, 8, 3), np.uint8))
         tables = {"maps": {"concordance": [told["concordance"]] * 12 + [1.0]},
                   "wall": {"png": [picture]},
-                  "strips": {"png": [picture], "marks": ["01110"]}}  # fmt: skip
+                  "strips": {"png": [picture], "smaller": [0.53], "larger": [0.9]}}  # fmt: skip
         values = {k: float(v) for k, v in told.items() if k not in ("untrained", "diverged_at")}
         readings["picture-fracture"] = Reading(values, {"untrained": told["untrained"]}, tables)
     elif labels["part"] == "student":
@@ -543,11 +543,13 @@ def test_only_twins_that_draw_the_picture_are_shown_and_the_error_is_told(cells)
         assert not any("does not draw it" in text for text in asked)
         assert "no network draws" not in STUDY.sections(GRID, results)[section].text
     wall = hung(results, 0)[1]
-    assert wall.asked.startswith("Skull, by descent: error 0.0005, 2")
+    assert wall.asked.startswith("Skull, by descent: error 0.0005, own symmetry 0.95, 2")
     assert wall.alt.startswith("A picture of Skull") and wall.alt.endswith(
         "; most neurons symmetric: no"
     )
-    assert hung(results, 1)[0].alt.endswith("weight 1; still symmetric: 2, 3, 4")
+    assert hung(results, 1)[0].alt.endswith(
+        "weight 1; symmetric share of the change: 0.53 and 0.90"
+    )
 
 
 def test_where_no_twin_draws_the_picture_the_page_says_so_and_shows_the_nearest(cells):
@@ -569,7 +571,31 @@ def test_every_twin_of_a_shown_picture_is_kept_for_the_report(cells):
     kept = {(labels["picture"], labels["twin"]) for labels, cell in cells
             if labels["part"] == "picture" and labels["way"] == "descent"
             and cell.instruments[0].shows}  # fmt: skip
-    assert kept == {(n, twin) for n in range(GRID.shown) for twin in range(GRID.twins)}
+    assert kept == {(n, twin) for n in range(GRID.pictures) for twin in range(GRID.twins)}
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [
+        ([0.05, 0.8, 0.62, 0.95, 0.7, 0.99], [2, 4, 5]),  # the first that are symmetric
+        ([0.05, 0.3, 0.62, 0.95, 0.2, 0.1], [4, 3, 2]),  # too few: then the most symmetric
+    ],
+)
+def test_pictures_are_shown_that_have_a_symmetry_to_keep(cells, own, shown):
+    def world(labels):
+        told = whole_and_useful(labels)
+        ours = labels["part"] == "picture"
+        return {**told, "target_symmetry": own[labels["picture"]]} if ours else told
+
+    for section in (0, 1):
+        asked = [strip.asked for strip in hung(made(cells, world), section)]
+        names = [text.split(",")[0] for text in asked if text.startswith("Picture")]
+        assert list(dict.fromkeys(names)) == [f"Picture {number}" for number in shown]
+
+
+def test_the_wall_is_the_first_thing_to_be_seen(cells):
+    sections = STUDY.sections(GRID, made(cells, whole_and_useful))
+    assert [section.first for section in sections] == [True] + [False] * 5
 
 
 def test_a_report_of_networks_that_learnt_nothing_says_so_without_breaking(cells):

@@ -43,13 +43,15 @@ def sections(grid: Any, results: Results) -> list[Section]:
 def _shown(grid: Any, results: Results, table: str) -> list[tuple[Row, Row]]:
     """Evolution's network of a picture, and the first of descent's that draws it.
 
-    Where none does it is the nearest one, and the page says so.
+    Where none does it is the nearest one, and the page says so. Of our pictures those are shown
+    that have a symmetry to keep.
     """
     rows = Results([r for part in ("genome", "picture") for r in results.where(part=part)
                     if "picture-fracture" in r.readings
                     and table in r.readings["picture-fracture"].tables])  # fmt: skip
     pairs = []
-    for row in rows.where(way="evolved"):
+    ours = _most_symmetric(grid, rows.where(way="evolved", source="evolved"))
+    for row in (*rows.where(way="evolved", part="genome"), *ours):
         same = {k: row.labels[k] for k in ("part", "source", "picture")}
         twins = rows.where(way="descent", **same)
         drawing = parts.able(twins, grid, same["part"])
@@ -58,6 +60,15 @@ def _shown(grid: Any, results: Results, table: str) -> list[tuple[Row, Row]]:
         elif twins:
             pairs.append((row, min(twins, key=_error)))
     return pairs
+
+
+def _most_symmetric(grid: Any, rows: Results) -> list[Row]:
+    """The first pictures that are symmetric; where they are too few, then the most symmetric."""
+
+    def lacks(row: Row) -> float:
+        return max(0.0, grid.symmetric - parts.of_picture(row, "target_symmetry"))
+
+    return sorted(rows, key=lacks)[: grid.shown]
 
 
 def _error(row: Row) -> float:
@@ -94,8 +105,9 @@ def walls(grid: Any, results: Results) -> Section:
         share = parts.of_picture(row, "symmetric_share")
         unable = " (does not draw it)" if _unable(grid, row) else ""
         told = (
-            f"{_called(row)}: error {reading.values['error']:.2g}{unable}, "
-            f"{reading.values['distinct']:.0f} distinct maps, {share:.0%} symmetric"
+            f"{_called(row)}: error {reading.values['error']:.2g}{unable}, own symmetry "
+            f"{reading.values['target_symmetry']:.2f}, {reading.values['distinct']:.0f} distinct "
+            f"maps, {share:.0%} of them symmetric"
         )
         png = base64.b64decode(reading.tables["wall"]["png"][0])
         hung.append(Strip(told, png, [share > 0.5], "most neurons symmetric"))
@@ -107,9 +119,11 @@ def walls(grid: Any, results: Results) -> Section:
         "same. A green frame: the neuron has the symmetry that the picture itself has most of "
         "(concordance above .95). An orange frame: it does not. The mark below says whether most "
         "neurons do. Where there are more maps than places they are taken evenly from the first "
-        "layer to the last. The pictures are the first ones, not the best, and so are the twins: "
-        "of those that draw the picture, the first." + _plainly(grid, pairs),
+        "layer to the last. Our pictures are the first ones with a symmetry of their own of at "
+        f"least {grid.symmetric:g} (where they are too few, the most symmetric of the others), and "
+        "the twins are the first, too, of those that draw the picture." + _plainly(grid, pairs),
         galleries=[Gallery("Feature maps", hung)] if hung else [],
+        first=True,
     )
 
 
@@ -121,18 +135,19 @@ def strips(grid: Any, results: Results) -> Section:
         for number in range(min(2, *(len(t["png"]) for t in tables))):
             for row, table in zip((left, right), tables, strict=True):
                 unable = " (does not draw it)" if _unable(grid, row) else ""
+                shares = " and ".join(f"{table[end][number]:.2f}" for end in ("smaller", "larger"))
                 hung.append(Strip(f"{_called(row)}{unable}: weight {number + 1}",
                                   base64.b64decode(table["png"][number]),
-                                  [mark == "1" for mark in table["marks"][number]],
-                                  "still symmetric"))  # fmt: skip
+                                  caption=f"symmetric share of the change: {shares}"))  # fmt: skip
     return Section(
         "One weight at a time",
         "One weight, drawn at random, is made smaller (to the left) and larger (to the right) "
         f"until the picture has changed by a set amount, the same for all: {EFFECT:g}, mean "
         "squared, at both ends. Weights that cannot be moved to that, to within a tenth, are "
         "passed over. The picture in the middle is unchanged, and the networks are those of the "
-        "walls. A tick: still as symmetric as the unchanged one, to within .1."
-        + _plainly(grid, pairs),
+        "walls. Below each strip: which share of the change, at the left end and at the right, is "
+        "its own mirror image under the picture's symmetry. 1: the change keeps it. About .5: a "
+        "change that knows nothing of it." + _plainly(grid, pairs),
         galleries=[Gallery("Sweeps", hung)] if hung else [],
     )
 

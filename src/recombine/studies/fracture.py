@@ -190,13 +190,13 @@ def pictures(grid: Grid) -> list[Cell]:
         for number in range(count):
             for way, twin in ways(grid, grid.twins, "descent", *more):
                 # Of every twin: which of them draws the picture is not known before.
-                shows = source == "evolved" and number < grid.shown
+                # Of every picture: how symmetric it is, by which some are chosen, neither.
+                shows = source == "evolved" and way in ("evolved", "descent")
                 found.append(Cell(
                     painter(grid, source, number, way, twin),
                     {"part": "picture", "source": source, "picture": number, "way": way,
                      "twin": twin},
-                    (PictureFracture(0 if way == AWAKE else grid.sweeps,
-                                     shows and way in ("evolved", "descent")),),
+                    (PictureFracture(0 if way == AWAKE else grid.sweeps, shows),),
                 ))  # fmt: skip
     return found
 
