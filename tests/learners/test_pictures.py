@@ -240,6 +240,8 @@ def test_a_genome_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
         (lambda: PictureSet("archive", 2, genomes=("skull",)), "1 genomes for count=2"),
         (lambda: PictureSet(size=4), "of 4 pixels a side"),
         (lambda: PictureLearner(SMALL, 2).check(), "number=2: expected 0 to 1"),
+        (lambda: PictureLearner(SMALL, 0.5).check(), "number=0.5: expected 0 to 1, a whole"),  # type: ignore[arg-type]
+        (lambda: DirectedPicture(SMALL, 0.5).check(), "number=0.5"),  # type: ignore[arg-type]
         (lambda: PictureLearner(SMALL, way="descend").check(), "descent"),  # type: ignore[arg-type]
         (lambda: PictureLearner(PictureSet(architecture="8;cache")).check(), "not an architecture"),
         (lambda: replace(LEARNER, begin=PictureLearner(PictureSet(architecture="1;sin:2"))).check(),

@@ -83,6 +83,13 @@ class PictureSet(Material):
             except NotHere as error:
                 raise InvalidRequest(str(error)) from error
 
+    def check_number(self, number: int) -> None:
+        """Refuses what is no number of one of its pictures."""
+        if not isinstance(number, int) or not 0 <= number < self.count:
+            raise InvalidRequest(
+                f"number={number!r}: expected 0 to {self.count - 1}, a whole number"
+            )
+
     def make(self) -> Tensors:
         """`target`, `path` (the pictures of a curriculum) and `matrix0`, `matrix1`, ..."""
         room = Architecture.parse(self.architecture)

@@ -122,8 +122,7 @@ class PictureLearner(Learner):
         for name, value, known in (("way", self.way, WAYS), ("sibling", self.sibling, SIBLINGS)):
             if value not in known:
                 raise unknown(name, value, known)
-        if not 0 <= self.number < self.pictures.count:
-            raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        self.pictures.check_number(self.number)
         for name in ("training_steps", "evaluation_every"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:

@@ -105,9 +105,13 @@ class FractureStudy(Study):
         "That any one number is fracture: each measure is of one symptom, and of one basis.",
         "Many evolutions: the pictures of a run come from one, and some share early ancestors.",
         "What selection by people would do: our unselected genomes are matched to our evolution.",
-        "Symmetry of networks that do not draw: no change of a teacher's inputs leaves its answers "
-        "the same or makes them known, so what stands for it there is how alike a unit answers to "
-        "a module in any company.",
+        "Symmetry of networks that do not draw: all that is known of a teacher's is that twice the "
+        "weight of its modules doubles its answers, which tells no unit from another, so what "
+        "stands for it there is how alike a unit answers to a module in any company. Concordance "
+        "under the symmetries that a family does have is measured in study symmetry.",
+        "Mixing, by concordance: units that add up all modules have as much of it as units of one "
+        "module each, and untrained networks may have more than trained ones. Disentanglement "
+        "tells of mixing.",
     )
     presets: ClassVar = {
         "smoke": Grid(
