@@ -81,6 +81,21 @@ def test_unselected_genomes_are_of_the_size_of_the_elites_and_no_elites():
     assert replace(chance, seed=1).lines() != walks
 
 
+def test_sets_and_evolutions_towards_their_pictures_share_one_evolution(monkeypatch):
+    """Made from what they need they are, to the last bit, what each makes by itself."""
+    wanted = (EVOLVED, replace(EVOLVED, source="unselected", size=8), replace(EVOLVED, size=12),
+              *(PictureApproach(EVOLVED, n, evaluations=100) for n in range(2)))  # fmt: skip
+    alone = [one.make() for one in wanted]
+    needs = [one.needs() for one in wanted]
+    assert all(need == needs[0] for need in needs) and not SMALL.needs()
+    given = {name: need.make() for name, need in needs[0].items()}
+    monkeypatch.setattr("recombine.learners.picture_set.evolve", None)
+    for one, own in zip(wanted, alone, strict=True):
+        shared = one.make_from(given)
+        assert shared.keys() == own.keys()
+        assert all(np.array_equal(shared[name], own[name]) for name in own)
+
+
 def test_stencils_are_symmetric_by_making_and_all_fit():
     found = replace(SMALL, count=4).make()["target"].reshape(4, 16, 16, 3)
     np.testing.assert_allclose(found, found[:, :, ::-1], atol=1e-6)
