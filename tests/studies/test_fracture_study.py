@@ -393,6 +393,27 @@ def test_what_begins_with_another_picture_does_not_speak_for_evolution(cells):
     assert every["fracture costs steps: idle neurons asleep"].verdict == "supported"
 
 
+def test_a_path_is_compared_at_one_error_and_not_at_what_each_reached(cells):
+    """Concordance follows the error alone, and curricula end at a larger one."""
+
+    def world(labels):
+        told = whole_and_useful(labels)
+        if labels["part"] != "picture" or labels["way"] not in ("descent", "curriculum"):
+            return told
+        log = -2.2 - 0.3 * (labels["way"] == "descent") * (1 + labels["picture"] % 4)
+        level = 0.9 + 0.2 * log + 0.002 * noise(labels)
+        return {**told, "error": 10**log, "concordance": level}
+
+    results = made(cells, world)
+    plain = _fracture.between(GRID, "concordance", "descent", "curriculum")(results)
+    assert plain.interval(0.95).estimate == pytest.approx(0.13, abs=0.02)
+    found = judged(results)["the path matters"]
+    assert found.verdict == "refuted" and estimate(found) == pytest.approx(0, abs=0.03)
+    assert "As it is 0.13, at 4.5 times the error" in found.note
+    few = Results([r for r in results if r.labels.get("picture", 0) < 3])
+    assert judged(few)["the path matters"].verdict == "not tested here"
+
+
 def test_neurons_that_sleep_are_not_taken_for_what_wholeness_does(cells):
     """Evolution's networks as they are come last, awake they come first."""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import rankdata
 
-from recombine.lab.statistics import within_group_correlation
+from recombine.lab.statistics import least_squares, within_group_correlation
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 
@@ -88,6 +88,40 @@ def between(grid: Any, name: str, first: str, second: str, source: str = "evolve
         return Evidence.of_values(
             base.require(values, f"{note} Pictures that both draw".strip()), note
         )
+
+    return measure
+
+
+def at_one_error(grid: Any, name: str, first: str, second: str) -> Measure:
+    """second - first where both draw the picture equally well.
+
+    Both are below the bound, but not equally far. So of each picture the difference is taken and
+    the difference of log errors beside it; what is told is the first where the second is 0.
+    """
+
+    def measure(results: Results) -> Evidence:
+        found, note = gaps(grid, results, name, first, second)
+        errors = {way: by_picture(able(results, grid, source="evolved", way=way),
+                                  lambda r: float(np.log10(max(of_picture(r, "error"), 1e-12))))
+                  for way in (first, second)}  # fmt: skip
+        values = np.asarray(list(found.values()))
+        apart = np.asarray([errors[second][n] - errors[first][n] for n in found])
+        base.require(values, f"{note} Pictures that both draw".strip())
+        if np.allclose(apart, 0):
+            return Evidence.of_values(values, note)
+        if len(values) < 4 or np.allclose(apart, apart[0]):
+            raise NotTested(f"{note} Too few pictures to compare at one error.".strip())
+
+        def interval(level: float) -> Any:
+            return least_squares(values, apart[:, None], ["log error"], level=level)[
+                "intercept"
+            ].interval
+
+        told = (
+            f"As it is {values.mean():.2f}, at {10 ** apart.mean():.2g} times the error (geometric "
+            "mean)."
+        )
+        return Evidence.of_interval(interval, f"{note} {told}".strip())
 
     return measure
 

@@ -61,8 +61,9 @@ def of_pictures(grid: Any) -> list[Claim]:
         pair("the path matters",
              "Descent along the pictures of the ancestors, to an error of at most "
              f"{error}, ends at a concordance higher by at least .15 than descent on the picture "
-             "alone",
-             parts.between(grid, "concordance", "descent", "curriculum"), at_least=0.15),
+             "alone, at the same error (where the difference of log errors is 0, fitted over "
+             "pictures)",
+             parts.at_one_error(grid, "concordance", "descent", "curriculum"), at_least=0.15),
         pair("evolution told what to draw fails",
              f"Evolution towards the picture ends, after {grid.directed:,} evaluations, at an "
              "error at least 10 times that of descent (log10 of the ratio)",
