@@ -6,6 +6,7 @@ from typing import Any
 
 from recombine.lab.study import Claim
 from recombine.studies import _fracture as parts
+from recombine.studies import _fracture_siblings as siblings
 from recombine.studies import _fracture_students as students
 
 
@@ -77,7 +78,7 @@ def of_siblings(grid: Any) -> list[Claim]:
         Claim(f"fracture costs steps: {sibling}",
               "Networks trained by descent take more steps than evolution's, idle neurons awake, "
               f"until {bound} on the {sibling} picture (log2 of the ratio)",
-              parts.slower(grid, sibling), unit="pictures", above=0.0)
+              siblings.slower(grid, sibling), unit="pictures", above=0.0)
         for sibling in grid.siblings
     ]  # fmt: skip
     return [
@@ -85,16 +86,16 @@ def of_siblings(grid: Any) -> list[Claim]:
         Claim("fracture costs steps: idle neurons asleep",
               "The same over all siblings for evolution's networks as they are, most of whose "
               "neurons have zeros on both sides, so that no gradient reaches them",
-              parts.slower(grid, *grid.siblings, whole="evolved"), unit="pictures", above=0.0),
+              siblings.slower(grid, *grid.siblings, whole="evolved"), unit="pictures", above=0.0),
         Claim("concordance tells who learns a sibling sooner",
               "Among the networks of one picture, evolution's awake, those in which the neurons "
               "that are heard have a higher concordance take fewer steps until "
               f"{bound} on its siblings (rank correlation within picture and sibling)",
-              parts.foretold(grid), unit="pictures", below=0.0),
+              siblings.foretold(grid), unit="pictures", below=0.0),
         Claim("also among trained networks",
               "The same among those trained by descent, with or without a curriculum, given the "
               "error they had reached on their own picture",
-              parts.foretold(grid, trained=True), unit="pictures", below=0.0),
+              siblings.foretold(grid, trained=True), unit="pictures", below=0.0),
     ]  # fmt: skip
 
 

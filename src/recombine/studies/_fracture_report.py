@@ -15,6 +15,7 @@ from recombine.report.document import Figure, Gallery, Section, Strip, Table
 from recombine.report.figures import Estimates, Panel, Points, Series, dots, panels, scatter
 from recombine.studies import _base as base
 from recombine.studies import _fracture as parts
+from recombine.studies import _fracture_siblings as later
 from recombine.studies import _fracture_students as pupils
 
 WORDS = {"evolved": "by evolution", "descent": "by descent", "curriculum": "by a curriculum",
@@ -261,7 +262,7 @@ def siblings(grid: Any, results: Results) -> Section:
                 some = slice(None, None, max(1, len(middle) // POINTS))
                 lines.append(Series(WORDS[way], curves[0][0][some].tolist(), middle[some].tolist()))
         along.append(Panel(sibling, lines))
-    points = parts.sibling_points(grid, results, ways)
+    points = later.sibling_points(grid, results, ways)
     cloud = [
         Points(WORDS[way], [p["concordance"] for p in points if p["way"] == way],
                [2 ** p["steps"] for p in points if p["way"] == way])
@@ -293,7 +294,7 @@ def _sibling_table(grid: Any, rows: Results, ways: Sequence[str]) -> Table:
     for sibling in grid.siblings:
         for way in ways:
             chosen = rows.where(sibling=sibling, way=way)
-            found = [parts.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
+            found = [later.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
             if not found:
                 continue
             middle = float(np.median([2**steps for steps, _ in found]))
