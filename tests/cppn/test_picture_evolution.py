@@ -257,6 +257,10 @@ def _able(archive: Archive) -> list:
 def test_more_pictures_than_there_are_cannot_be_chosen(archive):
     with pytest.raises(InvalidRequest, match=r"5000 pictures asked for: expected from 1 to \d+"):
         chosen(archive, 5000, 0)
+    young = evolve(0, 60)
+    none = f"50 pictures asked for: none of the {len(young.elites)} elites has .*longer than 60"
+    with pytest.raises(InvalidRequest, match=none):
+        chosen(young, 50, 0)
     stranger = evolve(9, 60, size=16).elites[-1]
     with pytest.raises(InvalidRequest, match="not of this archive"):
         archive.line(stranger)

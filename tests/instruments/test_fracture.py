@@ -21,7 +21,10 @@ from recombine.instruments.fracture import (
     by_module,
     concordance,
     grid,
+    made_controls,
     measured,
+    mixed,
+    planted_changes,
     planted_layer,
     seen,
     selectivity,
@@ -99,6 +102,42 @@ def test_mixed_units_keep_what_they_answer_and_lose_who_tells_what():
     assert mixed["concordance"] == pytest.approx(plain["concordance"], abs=0.1)
 
 
+def test_concordance_tells_of_company_and_not_of_mixing():
+    """A unit a module, a mix of all, another mix at every input: only disentanglement differs."""
+    rng = np.random.default_rng(8)
+    plain = planted_layer(tasks(), 6, rng)
+    changing = np.einsum("txm,xmu->txu", plain.units, rng.normal(size=(6, MODULES, MODULES)))
+    one, all_of_them, anew = (
+        measured(each) for each in (plain, mixed(plain, rng), Seen(changing, plain.latents))
+    )
+    for other in (all_of_them, anew):
+        assert other["concordance"] == pytest.approx(one["concordance"], abs=0.05)
+    assert one["disentanglement"] > all_of_them["disentanglement"] + 0.3
+    assert all_of_them["disentanglement"] > anew["disentanglement"]
+
+
+def test_in_a_network_of_modules_apart_weights_are_found_selective_and_by_chance_they_are_not():
+    latents, rng = tasks(), np.random.default_rng(9)
+    changes = planted_changes(latents, 4, 12, rng)
+    assert len(changes) == 12
+    told = selectivity(changes, latents)
+    # A module counts by its weight, and the measure asks whether it is there: below 1.
+    assert 0.7 < told["selectivity"] < 0.999
+    reached = [one for one in changes if one is not None]
+    assert told["dropped"] == 12 - len(reached) < 6
+    sizes = [one.mean() for one in reached]
+    assert min(sizes) > 0 and max(sizes) < 1.1 * min(sizes)  # one size of effect
+    for change in reached:  # every weight matters where one module is, and nowhere else
+        alone = [set(np.flatnonzero(row)) for row in latents[change.reshape(200, 4).any(axis=1)]]
+        assert set.intersection(*alone)
+    controls = made_controls({"one": planted_layer(latents, 4, rng)}, 4, changes, rng)
+    assert controls["shuffled"]["selectivity"] < 0.1
+    assert controls["planted"]["selectivity"] == pytest.approx(told["selectivity"], abs=0.1)
+    assert "selectivity" not in controls["mixed"]
+    bare = made_controls({"one": planted_layer(latents, 4, rng)}, 4, [], rng)
+    assert not any("selectivity" in one for one in bare.values())
+
+
 def test_concordance_is_the_correlation_over_pairs_of_tasks():
     rng = np.random.default_rng(4)
     latents, units = tasks(12, 5), rng.normal(size=(12, 3, 2))
@@ -153,6 +192,10 @@ def test_every_task_is_shown_with_every_input(trained):
 def test_training_is_told_from_the_untrained_twin_and_layers_are_listed(trained):
     reading = SMALL.read(*(LEARNER.subject(weights) for weights in trained), {})
     assert reading.controls["untrained"] != reading.values
+    for name in ("untrained", "shuffled", "planted"):
+        assert "selectivity" in reading.controls[name], name
+    planted, chance = (reading.controls[name]["selectivity"] for name in ("planted", "shuffled"))
+    assert planted > chance + 0.3
     measures = {"concordance", "disentanglement", "completeness", "selectivity"}
     assert set(reading.values) == measures | {"dropped"}
     table = reading.tables["layers"]

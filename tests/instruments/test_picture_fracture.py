@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from recombine.cppn import Architecture, LayeredCPPN, Renderer
+from recombine.cppn import Architecture, LayeredCPPN, Renderer, sweep_symmetry
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments import Subject, check_instrument
 from recombine.instruments.picture_fracture import (
@@ -26,8 +26,8 @@ from recombine.instruments.picture_walls import (
     FRACTURED,
     STRIPS,
     WHOLE,
-    likeness,
     strips,
+    symmetric_share,
     wall,
 )
 from recombine.lab.engine import initial_state
@@ -85,6 +85,16 @@ def test_a_network_that_was_never_trained_is_not_its_own_control(stencil):
     assert reading.controls["untrained"]["concordance"] < 0.8
 
 
+def test_neurons_that_nobody_hears_do_not_make_what_is_heard_less_whole(stencil, readings):
+    """Awake: nearly all maps are of chance, and those that draw the picture are as before."""
+    woken = replace(MADE, way="awake")
+    found = INSTRUMENT.read(woken.subject(weights(woken)), stencil[1], {}).values
+    before, random = (reading.values for reading in readings)
+    assert found["heard"] == pytest.approx(before["heard"]) == pytest.approx(before["concordance"])
+    assert found["concordance"] < 0.8 and found["distinct"] > 100 and found["error"] < 1e-8
+    assert random["heard"] == random["concordance"]
+
+
 def test_the_symmetry_is_the_one_the_picture_has(stencil):
     made, random = stencil
     turned = replace(LEARNER, sibling="turned").subject(weights(LEARNER))
@@ -107,22 +117,39 @@ def test_walls_and_strips_are_kept_where_they_are_asked_for(readings, stencil):
     for reading in readings:
         png = base64.b64decode(reading.tables["wall"]["png"][0])
         assert png.startswith(b"\x89PNG")
-        marks = reading.tables["strips"]["marks"]
-        assert len(marks) == len(reading.tables["strips"]["png"]) > 0
-        assert all(len(one) == 5 and one[2] == "1" for one in marks)
+        kept = reading.tables["strips"]
+        assert len(kept["smaller"]) == len(kept["larger"]) == len(kept["png"]) > 0
+        assert all(0 <= share <= 1 for share in (*kept["smaller"], *kept["larger"]))
 
 
-def test_a_strip_marks_pictures_that_lose_the_symmetry(readings):
-    assert set(readings[0].tables["strips"]["marks"]) == {"11111"}
+def test_a_strip_says_how_much_of_the_change_keeps_the_symmetry(readings):
+    made, random = (reading.tables["strips"] for reading in readings)
+    assert made["smaller"] + made["larger"] == pytest.approx([1] * 2 * len(made["png"]), abs=1e-3)
+    # Torn, though the picture as a whole changes so little that it looks as symmetric as before.
+    assert min(random["smaller"] + random["larger"]) < 0.8
     # Brightness is gaussian(2x), and a neuron that says x is not yet listened to.
     shape = Architecture.parse("1;gaussian:1,identity:1")
     first, last = np.zeros((4, 2)), np.zeros((2, 3))
     first[1], last[0, 2] = (2.0, 1.0), 1.0
     flat = np.asarray(LayeredCPPN.of(shape, [first, last]).flat())
     width_of_the_bell, share_of_x, never_seen = 2, 8 + 5, 1
-    for place, marks in ((width_of_the_bell, ["11111"]), (share_of_x, ["00100"]), (never_seen, [])):
+    for place, share in ((width_of_the_bell, [1.0]), (share_of_x, [0.1]), (never_seen, [])):
         found = strips(Renderer(shape, 16), flat, [place], "left-right")
-        assert found["marks"] == marks and len(found["png"]) == len(marks)
+        assert found["smaller"] == pytest.approx(share, abs=0.15)
+        assert found["larger"] == pytest.approx(share, abs=0.15)
+        assert len(found["png"]) == len(share)
+
+
+def test_shares_of_a_strip_are_those_of_the_sweeps():
+    """At the effect of the strips, measured by the code that the numbers come from."""
+    shape = Architecture.parse("3;cache:2,gaussian:4,sin:2")
+    flat = np.asarray(LayeredCPPN.draw(jax.random.key(5), shape).flat())
+    renderer, places = Renderer(shape, 16), [2, 9, 30, 44]
+    found = strips(renderer, flat, places, "left-right")
+    swept = sweep_symmetry(renderer, flat, np.asarray(places), effect=EFFECT).reshape(2, -1)
+    swept = swept[:, np.isfinite(swept).all(axis=0)][:, :STRIPS]
+    assert swept.size
+    np.testing.assert_allclose([found["larger"], found["smaller"]], swept, atol=1e-4)
 
 
 def test_both_ends_of_every_strip_are_at_one_size_of_effect():
@@ -186,7 +213,7 @@ def test_a_picture_made_of_both_parts_is_as_symmetric_as_their_shares(seed, symm
     even, odd = (raw + np.flip(raw, flip)) / 2, (raw - np.flip(raw, flip)) / 2
     even = even - even.mean(axis=(0, 1))
     share = (even**2).sum() / ((even**2).sum() + (odd**2).sum())
-    assert likeness(even + odd, symmetry) == pytest.approx(2 * share - 1, abs=1e-6)
+    assert symmetric_share(even + odd, symmetry) == pytest.approx(share, abs=1e-6)
     assert target_symmetry(even, symmetry) == pytest.approx(1)
     assert target_symmetry(np.zeros((8, 8, 3)), symmetry) == 0
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from recombine.errors import InvalidRequest
 from recombine.families import Functions, Hyperteacher
 from recombine.instruments import Generalization
 from recombine.lab import making, reading, run
+from recombine.lab.device import versions
 from recombine.lab.execute import Session
-from recombine.lab.identity import node_id
+from recombine.lab.identity import canonical, node_id
 from recombine.lab.store import Store
 from recombine.lab.study import Cell
 from recombine.learners import Material, NextToken, Supervised
@@ -98,6 +100,63 @@ def test_data_that_only_this_process_can_make_is_made_here(tmp_path, monkeypatch
     making.make_materials(Session(store), [])
     for name, material in found.items():
         assert store.tensors("material", name, "data")["number"] == [material.number]
+
+
+@dataclass(frozen=True)
+class Base(Material):
+    """Takes long, so that it should be made once."""
+
+    def make(self):
+        return {"number": np.asarray([40])}
+
+
+@dataclass(frozen=True)
+class Upon(Material):
+    more: int = 0
+
+    def needs(self):
+        return {"base": Base()}
+
+    def make(self):
+        raise AssertionError("made without what it needs")
+
+    def make_from(self, given):
+        return {"number": given["base"]["number"] + self.more}
+
+
+@pytest.mark.parametrize("count", [2, making.FEW + 1])
+def test_what_several_data_are_made_from_is_made_once(tmp_path, monkeypatch, count):
+    made = []
+    original = Base.make
+    monkeypatch.setattr(Base, "make", lambda self: made.append(1) or original(self))
+    found = {node_id(one): one for one in map(Upon, range(count))}
+    monkeypatch.setattr(making.plan, "materials", lambda _: found)
+    store = Store.open(tmp_path)
+    making.make_materials(Session(store), [])
+    for name, material in found.items():
+        assert store.tensors("material", name, "data")["number"] == [40 + material.more]
+    assert len(made) == 1 and store.has("material", node_id(Base()))
+    # Where all that was asked for is there, nothing it was made from is missed.
+    other = Store.open(tmp_path / "other")
+    for name, material in found.items():
+        data = store.tensors("material", name, "data")
+        with other.lease([name]) as lease:
+            other.commit("material", name, request=canonical(material), tensors={"data": data},
+                         versions=versions(), lease=lease)  # fmt: skip
+    making.make_materials(Session(other), [])
+    assert not other.has("material", node_id(Base()))
+
+
+def test_data_is_not_made_where_what_it_needs_cannot_be(tmp_path, monkeypatch):
+    def broken(self):
+        raise InvalidRequest("no base here")
+
+    monkeypatch.setattr(Base, "make", broken)
+    monkeypatch.setattr(making.plan, "materials", lambda _: {node_id(Upon(1)): Upon(1)})
+    store = Store.open(tmp_path)
+    making.make_materials(Session(store), [])
+    failure = store.failure("material", node_id(Upon(1)))
+    assert failure is not None and "no base here" in str(failure)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from recombine.learners import check_learner
 from recombine.learners.check import stand_ins
 from recombine.learners.directed import DirectedPicture
 from recombine.learners.picture_set import ROOM, STAGES, PictureApproach, PictureSet
-from recombine.learners.pictures import PictureLearner, PictureProgram
+from recombine.learners.pictures import PictureLearner, PictureProgram, woken
 
 SMALL = PictureSet(size=16)
 EVOLVED = PictureSet("evolved", 2, 16, evaluations=600)
@@ -41,7 +41,7 @@ def test_descent_keeps_the_contract_of_a_learner():
 
 
 def test_what_goes_on_from_another_network_keeps_the_contract():
-    check_learner(replace(LEARNER, begin=LEARNER, sibling="turned", stir=0.1))
+    check_learner(replace(LEARNER, begin=LEARNER, sibling="turned"))
 
 
 def test_directed_evolution_keeps_the_contract():
@@ -79,6 +79,21 @@ def test_unselected_genomes_are_of_the_size_of_the_elites_and_no_elites():
     assert chance.lines() == walks
     assert chance.make()["target"].shape == EVOLVED.make()["target"].shape
     assert replace(chance, seed=1).lines() != walks
+
+
+def test_sets_and_evolutions_towards_their_pictures_share_one_evolution(monkeypatch):
+    """Made from what they need they are, to the last bit, what each makes by itself."""
+    wanted = (EVOLVED, replace(EVOLVED, source="unselected", size=8), replace(EVOLVED, size=12),
+              *(PictureApproach(EVOLVED, n, evaluations=100) for n in range(2)))  # fmt: skip
+    alone = [one.make() for one in wanted]
+    needs = [one.needs() for one in wanted]
+    assert all(need == needs[0] for need in needs) and not SMALL.needs()
+    given = {name: need.make() for name, need in needs[0].items()}
+    monkeypatch.setattr("recombine.learners.picture_set.evolve", None)
+    for one, own in zip(wanted, alone, strict=True):
+        shared = one.make_from(given)
+        assert shared.keys() == own.keys()
+        assert all(np.array_equal(shared[name], own[name]) for name in own)
 
 
 def test_stencils_are_symmetric_by_making_and_all_fit():
@@ -141,23 +156,55 @@ def test_siblings_are_turned_recoloured_or_put_together():
     np.testing.assert_array_equal(given["target"][0].reshape(16, 16, 3), first)
 
 
-def test_stirring_wakes_neurons_that_no_gradient_would_reach():
-    base = replace(LEARNER, way="evolved")
-    still, stirred = (replace(base, begin=base, sibling="turned", stir=stir) for stir in (0, 0.1))
-    given = stand_ins(still)
+def start(learner, given):
+    prepared = learner.prepare(given)
+    arrays = jax.tree.map(jax.numpy.asarray, {**prepared.merged(), **prepared.first})
+    return arrays, learner.program().init(arrays, jax.random.key(0))
+
+
+def test_a_network_that_is_woken_draws_the_same_to_the_last_bit(evolved):
+    """Fresh weights go into neurons that nobody hears, and none leads out of them."""
+    for number in range(EVOLVED.count):
+        asleep, awake = (start(PictureLearner(EVOLVED, number, way), {"pictures": evolved})[1].model
+                         for way in ("evolved", "awake"))  # fmt: skip
+        pixels = PictureProgram(EVOLVED.architecture, EVOLVED.size).pixels
+        np.testing.assert_array_equal(asleep(pixels), awake(pixels))
+        idle = 0
+        for old, new in zip(asleep.matrices(), awake.matrices(), strict=True):
+            changed = (old != new).any(axis=0)
+            assert not old[:, changed].any() and new[:, changed].all()
+            idle += changed.sum()
+        assert idle > 100
+        assert np.mean((awake(pixels) - evolved["target"][number]) ** 2) < 1e-8
+
+
+def test_gradients_reach_neurons_that_are_awake_and_none_that_sleep(evolved):
     moved = []
-    for learner in (still, stirred):
-        prepared = learner.prepare(given)
-        arrays = jax.tree.map(jax.numpy.asarray, {**prepared.merged(), **prepared.first})
-        program = learner.program()
-        state = program.init(arrays, jax.random.key(0))
-        gradient = jax.jit(jax.grad(program.error))(state.model, arrays["stages"][-1])
-        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
-        moved.append(np.mean(flat != 0))
+    for way in ("evolved", "awake"):
+        learner = PictureLearner(EVOLVED, 0, way)
+        weights = learner.weights(start(learner, {"pictures": evolved})[1])
+        given = {"pictures": evolved, "begin": weights}
+        next_one = replace(learner, begin=learner, sibling="turned", training_steps=20)
+        arrays, state = start(next_one, given)
+        first, step = state.model.flat(), jax.jit(next_one.program().step)
+        for t in range(20):
+            state, _ = step(arrays, state, jax.numpy.int32(t))
+        moved.append(np.mean(np.asarray(state.model.flat() != first)))
     assert moved[0] < 0.5 and moved[1] > 0.9
-    first, second = (np.asarray(one.prepare(given).first["known"].last.weight)
-                     for one in (still, stirred))  # fmt: skip
-    assert 0 < np.abs(first - second).max() < 0.2
+
+
+def test_a_neuron_with_weights_on_either_side_is_not_idle():
+    """A picture without colours has a hue that hears nothing and is heard."""
+    rng = np.random.default_rng(0)
+    matrices = [rng.normal(size=shape) for shape in ((4, 3), (3, 3), (3, 3))]
+    matrices[0][:, 0] = matrices[1][1] = 0.0
+    fresh = [rng.normal(size=one.shape) for one in matrices]
+    for old, new in zip(matrices, woken(matrices, fresh), strict=True):
+        np.testing.assert_array_equal(old, new)
+    matrices[0][:, 1] = 0.0
+    found = woken(matrices, fresh)
+    np.testing.assert_array_equal(found[0][:, 1], fresh[0][:, 1])
+    np.testing.assert_array_equal(found[0][:, [0, 2]], matrices[0][:, [0, 2]])
 
 
 def test_evolution_towards_a_picture_never_gets_worse_and_says_how_near_it_came():
@@ -208,8 +255,9 @@ def test_a_genome_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
         (lambda: PictureSet("archive", 2, genomes=("skull",)), "1 genomes for count=2"),
         (lambda: PictureSet(size=4), "of 4 pixels a side"),
         (lambda: PictureLearner(SMALL, 2).check(), "number=2: expected 0 to 1"),
+        (lambda: PictureLearner(SMALL, 0.5).check(), "number=0.5: expected 0 to 1, a whole"),  # type: ignore[arg-type]
+        (lambda: DirectedPicture(SMALL, 0.5).check(), "number=0.5"),  # type: ignore[arg-type]
         (lambda: PictureLearner(SMALL, way="descend").check(), "descent"),  # type: ignore[arg-type]
-        (lambda: PictureLearner(SMALL, stir=0.1).check(), "stir=0.1"),
         (lambda: PictureLearner(PictureSet(architecture="8;cache")).check(), "not an architecture"),
         (lambda: replace(LEARNER, begin=PictureLearner(PictureSet(architecture="1;sin:2"))).check(),
          "architecture it has"),

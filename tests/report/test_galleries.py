@@ -127,6 +127,15 @@ def test_a_strip_that_is_no_picture_or_was_not_judged_is_refused(data, marks):
         Strip("a disc", data, marks)
 
 
+def test_a_caption_can_stand_where_a_yes_or_no_would_say_too_little():
+    strip = Strip("weight 1", picture(0), caption="half of the change is symmetric")
+    html = render(shown(strip))
+    assert "half of the change is symmetric" in Page(html).text
+    assert '<p class="marks">' not in html and RIGHT not in Page(html).text
+    (image,) = images(Page(html))
+    assert image["alt"] == "Pictures of weight 1; half of the change is symmetric"
+
+
 # Loads the report in a phone-sized frame and reports in its own title what it measures.
 MEASURE = """<!doctype html><title>waiting</title><link rel="icon" href="data:,">
 <iframe src="/report" width="{width}" height="700" style="border:0"></iframe>

@@ -144,6 +144,16 @@ def test_paragraphs_are_parted_by_blank_lines() -> None:
     assert '<p dir="auto">one\nstill one</p>' in html and '<p dir="auto">two</p>' in html
 
 
+def test_what_has_to_be_seen_first_stands_before_the_claims() -> None:
+    claim = ClaimRow("more", "More is more", "above 0", "supported", 1.0)
+    late, early = Section("Numbers", "Of them."), Section("A wall", "To be seen.", first=True)
+    html = render(replace(EMPTY, claims=[claim], sections=[late, early]))
+    for place in (html.split("<main>")[0], html.split("<main>")[1]):
+        marks = [place.index(words) for words in ("A wall", "Claims", "Numbers")]
+        assert marks == sorted(marks)
+    assert html.count("To be seen.") == html.count("Of them.") == 1
+
+
 def test_a_foreign_drawing_cannot_bring_a_script() -> None:
     bad = Figure("t", "", "<svg><script>document.title='owned'</script><g onclick='x'/></svg>", "a")
     assert "owned" not in render(replace(EMPTY, sections=[Section("S", "", [bad])]))

@@ -24,7 +24,7 @@ from recombine.report.document import Report
 from recombine.report.html import render
 from recombine.report.study import write_report
 from recombine.seeds import Seeds
-from recombine.studies import PRESETS, _fracture
+from recombine.studies import PRESETS, _fracture, _fracture_siblings
 from recombine.studies.fracture import FractureStudy, Grid
 
 STUDY = FractureStudy()
@@ -49,20 +49,23 @@ def whole_and_useful(labels: dict[str, Any]) -> Told:
     way, jitter = labels.get("way"), noise(labels)
     if labels["part"] in ("picture", "genome"):
         # Within a picture, the twin with the higher concordance is the one that is sooner below.
-        own = {"evolved": 0.98, "descent": 0.4, "curriculum": 0.6}[way]
+        own = {"evolved": 0.98, "awake": 0.98, "descent": 0.4, "curriculum": 0.6}[way]
         if labels["source"] == "unselected" and way == "evolved":
             own = 0.65 + 0.01 * jitter
-        own += 0.05 * (labels["twin"] % 2) + 0.01 * jitter * (way != "evolved")
+        drawn = way in ("evolved", "awake")
+        own += 0.05 * (labels["twin"] % 2) + 0.01 * jitter * (not drawn)
         return {
-            "concordance": own, "rotated": own - 0.1, "symmetric_share": 0.9 if own > 0.9 else 0.05,
-            "error": 0.0 if way == "evolved" else 5e-4, "sweep_symmetry": own - 0.05,
+            # Fresh neurons, which nobody hears, are as symmetric as chance has it.
+            "concordance": 0.5 if way == "awake" else own, "heard": own, "rotated": own - 0.1,
+            "symmetric_share": 0.9 if own > 0.9 else 0.05, "error": 0.0 if drawn else 5e-4,
+            "sweep_symmetry": own - 0.05,
             "distinct": 20 if way == "evolved" else 240 + jitter, "effective_rank": 5,
             "variation": 0.1 if way == "evolved" else 0.2 + 0.001 * jitter,
             "target_symmetry": 0.95,
             "untrained": {"concordance": 0.45, "distinct": 60, "variation": 0.12},
         }  # fmt: skip
     if labels["part"] == "sibling":
-        steps = {"evolved": 20, "stirred": 25, "curriculum": 60, "descent": 120, "scratch": 200}
+        steps = {"evolved": 25, "awake": 20, "curriculum": 60, "descent": 120, "scratch": 200}
         return {"steps": steps[way] * 2 ** (0.05 * jitter - 0.4 * labels["twin"])}
     if labels["part"] == "directed":
         return {"error": 0.05 * 2**jitter}
@@ -79,7 +82,8 @@ def flat(labels: dict[str, Any]) -> Told:
     """Nothing differs between ways but by chance."""
     told, jitter = whole_and_useful(labels), noise(labels)
     if "distinct" in told:
-        return {**told, "concordance": 0.7 + 0.02 * jitter, "rotated": 0.6 + 0.02 * jitter,
+        return {**told, "concordance": 0.7 + 0.02 * jitter, "heard": 0.7 + 0.02 * jitter,
+                "rotated": 0.6 + 0.02 * jitter,
                 "sweep_symmetry": 0.7 + 0.02 * jitter, "distinct": 100 + jitter,
                 "variation": 0.2 + 0.002 * jitter, "symmetric_share": 0.5,
                 "untrained": {"concordance": 0.7, "distinct": 101.2, "variation": 0.203},
@@ -99,12 +103,15 @@ def row(labels: dict[str, Any], told: Told) -> Row:
         picture = encoded(np.zeros((8, 8, 3), np.uint8))
         tables = {"maps": {"concordance": [told["concordance"]] * 12 + [1.0]},
                   "wall": {"png": [picture]},
-                  "strips": {"png": [picture], "marks": ["01110"]}}  # fmt: skip
+                  "strips": {"png": [picture], "smaller": [0.53], "larger": [0.9]}}  # fmt: skip
         values = {k: float(v) for k, v in told.items() if k not in ("untrained", "diverged_at")}
         readings["picture-fracture"] = Reading(values, {"untrained": told["untrained"]}, tables)
     elif labels["part"] == "student":
         own = {k: told[k] for k in ("concordance", "disentanglement", "selectivity")}
-        readings["fracture"] = Reading(own, {"untrained": dict.fromkeys(own, 0.1)})
+        made_up = {"untrained": 0.1, "shuffled": 0.01, "planted": 0.8, "mixed": 0.3}
+        controls = {name: dict.fromkeys(own, value) for name, value in made_up.items()}
+        del controls["mixed"]["selectivity"]
+        readings["fracture"] = Reading(own, controls)
         scores = {"seen": told["seen"], "unseen": told["unseen"], "gap": 0.0}
         readings["generalization"] = Reading(scores, {"untrained": {}})
     elif labels["part"] == "directed":
@@ -158,7 +165,10 @@ def test_every_claim_finds_what_was_put_in(cells):
     assert estimate(found["evolved whole, trained fractured"]) == pytest.approx(0.555, abs=0.02)
     assert estimate(found["the path matters"]) == pytest.approx(0.2, abs=0.02)
     assert estimate(found["fracture costs steps: turned"]) == pytest.approx(
-        np.log2(120 / 20) - 0.2, abs=0.1
+        np.log2(120 / 20), abs=0.1
+    )
+    assert estimate(found["fracture costs steps: idle neurons asleep"]) == pytest.approx(
+        np.log2(120 / 25) - 0.2, abs=0.1
     )
     assert estimate(found["more than being small"]) == pytest.approx(0.33, abs=0.03)
     assert estimate(found["more distinct maps"]) == pytest.approx(4, abs=0.1)
@@ -360,8 +370,62 @@ def test_runs_that_never_get_there_count_with_all_steps_and_are_told(cells):
         for r in results
     ]  # fmt: skip
     found = judged(Results(rows))["fracture costs steps: turned"]
-    assert estimate(found) == pytest.approx(np.log2(300 / 20), abs=0.1)
+    assert estimate(found) == pytest.approx(np.log2(300 / 20) + 0.2, abs=0.1)
     assert "12 of 24 runs never got there" in found.note
+
+
+def test_what_begins_with_another_picture_does_not_speak_for_evolution(cells):
+    """Waking must keep the picture: a network that it wrecks would have to learn it first."""
+
+    def wrecked(twins):
+        def world(labels):
+            told = whole_and_useful(labels)
+            bad = labels["part"] == "picture" and labels["way"] == "awake"
+            return {**told, "error": 0.1} if bad and labels["twin"] in twins else told
+
+        return judged(made(cells, world))
+
+    some, every = wrecked([0]), wrecked([0, 1])
+    found = some["fracture costs steps: turned"]
+    assert "Of evolution's: Left out: 6 of 12 above an error of 0.01" in found.note
+    assert estimate(found) == pytest.approx(np.log2(120 / 20) + 0.2, abs=0.1)
+    assert every["fracture costs steps: turned"].verdict == "not tested here"
+    assert every["fracture costs steps: idle neurons asleep"].verdict == "supported"
+
+
+def test_a_path_is_compared_at_one_error_and_not_at_what_each_reached(cells):
+    """Concordance follows the error alone, and curricula end at a larger one."""
+
+    def world(labels):
+        told = whole_and_useful(labels)
+        if labels["part"] != "picture" or labels["way"] not in ("descent", "curriculum"):
+            return told
+        log = -2.2 - 0.3 * (labels["way"] == "descent") * (1 + labels["picture"] % 4)
+        level = 0.9 + 0.2 * log + 0.002 * noise(labels)
+        return {**told, "error": 10**log, "concordance": level}
+
+    results = made(cells, world)
+    plain = _fracture.between(GRID, "concordance", "descent", "curriculum")(results)
+    assert plain.interval(0.95).estimate == pytest.approx(0.13, abs=0.02)
+    found = judged(results)["the path matters"]
+    assert found.verdict == "refuted" and estimate(found) == pytest.approx(0, abs=0.03)
+    assert "As it is 0.13, at 4.5 times the error" in found.note
+    few = Results([r for r in results if r.labels.get("picture", 0) < 3])
+    assert judged(few)["the path matters"].verdict == "not tested here"
+
+
+def test_neurons_that_sleep_are_not_taken_for_what_wholeness_does(cells):
+    """Evolution's networks as they are come last, awake they come first."""
+
+    def asleep(labels):
+        told = whole_and_useful(labels)
+        late = labels["part"] == "sibling" and labels["way"] == "evolved"
+        return {"steps": 290.0} if late else told
+
+    found = judged(made(cells, asleep))
+    assert found["fracture costs steps: idle neurons asleep"].verdict == "refuted"
+    for name in ("fracture costs steps: turned", "concordance tells who learns a sibling sooner"):
+        assert found[name].verdict == "supported", name
 
 
 def test_siblings_that_hardly_differ_from_the_picture_are_left_out(cells):
@@ -391,9 +455,9 @@ def test_siblings_that_hardly_differ_from_the_picture_are_left_out(cells):
 def test_steps_are_read_off_between_looks(values, falling, expected):
     curve = {"evaluation_steps": [0, 10, 20], "evaluations": {"error": values}}
     one = Row({}, "", {"diverged_at": None, **curve}, {})
-    found = _fracture.steps_to(one, "error", 0.1, falling=falling)
+    found = _fracture_siblings.steps_to(one, "error", 0.1, falling=falling)
     assert found == pytest.approx(expected, nan_ok=True)
-    steps, reached = _fracture.log_steps(one, "error", 0.1, falling=falling)
+    steps, reached = _fracture_siblings.log_steps(one, "error", 0.1, falling=falling)
     assert reached == np.isfinite(expected)
     assert steps == pytest.approx(np.log2(max(10, expected if reached else 20)))
 
@@ -444,13 +508,14 @@ def test_every_preset_begins_every_network_anew_and_teaches_all_students_alike(p
     drawn = [c.learner for c in cells if c.labels["part"] == "picture"
              and c.labels["way"] == "descent" and c.labels["source"] == "evolved"]  # fmt: skip
     assert len({learner.seed for learner in drawn}) == len(drawn) == grid.pictures * grid.twins
+    learners = [c.learner for c in cells if c.labels["part"] == "picture"]
     for cell in (c for c in cells if c.labels["part"] == "sibling"):
         before, way = cell.learner.begin, cell.labels["way"]
         assert (before is None) == (way == "scratch")
-        assert (cell.learner.stir > 0) == (way == "stirred")
         if before is not None:
             assert before.number == cell.labels["picture"] and not before.sibling
-            assert before.still == (way in ("evolved", "stirred"))
+            assert before.way == way and before.still == (way in ("evolved", "awake"))
+            assert before in learners  # looked at as it begins
     new = [c for c in cells if c.labels["part"] == "module"]
     assert {c.learner.support.held_out for c in new} == {grid.share}
     anew = [c for c in new if isinstance(c.learner.base, AsDrawn)]
@@ -473,6 +538,10 @@ def test_the_report_shows_walls_and_strips_side_by_side(cells):
     assert told["our pictures", "by evolution"] == "0.98 [0.98, 0.98]"
     assert told["our pictures", "untrained"] == "0.45 [0.45, 0.45]"
     assert told["unselected", "by mutation alone"].startswith("0.6")
+    assert told["our pictures", "by evolution, awake"].startswith("0.5")
+    controls = {r[0]: r[2:5] for r in sections[-1].tables[0].rows}
+    assert controls["planted"] == ["0.800 [0.800, 0.800]"] * 3
+    assert controls["mixed"][:2] == ["0.300 [0.300, 0.300]"] * 2 and controls["mixed"][2] == "–"
 
 
 def hung(results: Results, section: int) -> list[Any]:
@@ -495,11 +564,13 @@ def test_only_twins_that_draw_the_picture_are_shown_and_the_error_is_told(cells)
         assert not any("does not draw it" in text for text in asked)
         assert "no network draws" not in STUDY.sections(GRID, results)[section].text
     wall = hung(results, 0)[1]
-    assert wall.asked.startswith("Skull, by descent: error 0.0005, 2")
+    assert wall.asked.startswith("Skull, by descent: error 0.0005, own symmetry 0.95, 2")
     assert wall.alt.startswith("A picture of Skull") and wall.alt.endswith(
         "; most neurons symmetric: no"
     )
-    assert hung(results, 1)[0].alt.endswith("weight 1; still symmetric: 2, 3, 4")
+    assert hung(results, 1)[0].alt.endswith(
+        "weight 1; symmetric share of the change: 0.53 and 0.90"
+    )
 
 
 def test_where_no_twin_draws_the_picture_the_page_says_so_and_shows_the_nearest(cells):
@@ -521,7 +592,31 @@ def test_every_twin_of_a_shown_picture_is_kept_for_the_report(cells):
     kept = {(labels["picture"], labels["twin"]) for labels, cell in cells
             if labels["part"] == "picture" and labels["way"] == "descent"
             and cell.instruments[0].shows}  # fmt: skip
-    assert kept == {(n, twin) for n in range(GRID.shown) for twin in range(GRID.twins)}
+    assert kept == {(n, twin) for n in range(GRID.pictures) for twin in range(GRID.twins)}
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [
+        ([0.05, 0.8, 0.62, 0.95, 0.7, 0.99], [2, 4, 5]),  # the first that are symmetric
+        ([0.05, 0.3, 0.62, 0.95, 0.2, 0.1], [4, 3, 2]),  # too few: then the most symmetric
+    ],
+)
+def test_pictures_are_shown_that_have_a_symmetry_to_keep(cells, own, shown):
+    def world(labels):
+        told = whole_and_useful(labels)
+        ours = labels["part"] == "picture"
+        return {**told, "target_symmetry": own[labels["picture"]]} if ours else told
+
+    for section in (0, 1):
+        asked = [strip.asked for strip in hung(made(cells, world), section)]
+        names = [text.split(",")[0] for text in asked if text.startswith("Picture")]
+        assert list(dict.fromkeys(names)) == [f"Picture {number}" for number in shown]
+
+
+def test_the_wall_is_the_first_thing_to_be_seen(cells):
+    sections = STUDY.sections(GRID, made(cells, whole_and_useful))
+    assert [section.first for section in sections] == [True] + [False] * 5
 
 
 def test_a_report_of_networks_that_learnt_nothing_says_so_without_breaking(cells):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +10,18 @@ from jaxtyping import Float
 
 from recombine.adapters._torch import Held, Module, moved, twins, without_control
 from recombine.adapters._torch_watch import Inputs, Watched, answer, as_inputs, watch
-from recombine.cppn.sweeps import CLOSE, FACTOR, HALVINGS, RUNGS
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments._instrument import Reading
 from recombine.instruments.fracture import (
     EFFECT,
     SMALLEST,
-    Fracture,
+    Changes,
     Seen,
+    made_controls,
+    matched_change,
     measured,
-    planted_layer,
     selectivity,
+    units,
 )
 from recombine.seeds import host_seed
 
@@ -61,14 +61,14 @@ def read_fracture(
     with twins(module, untrained, seed) as (mine, twin, why):
         found = watch(mine, inputs, grid.layers)
         layers = _seen(found, latents)
-        values = _values(mine, inputs, found, layers, grid, rng)
+        changes = _changes(mine, inputs, found, grid.sweeps, rng)
+        values = _values(layers, changes)
         control: dict[str, float] = {}
         if twin is not None:
             first = watch(twin, inputs, grid.layers)
-            control = _values(twin, inputs, first, _seen(first, latents), grid, rng)
-    dealt = rng.permutation(len(latents))
-    shuffled = {name: Seen(layer.units, layer.latents[dealt]) for name, layer in layers.items()}
-    planted = planted_layer(latents, len(inputs[0]) // len(latents), rng)
+            moved_twin = _changes(twin, inputs, first, grid.sweeps, rng)
+            control = _values(_seen(first, latents), moved_twin)
+    controls = made_controls(layers, len(inputs[0]) // len(latents), changes, rng)
     rows = [
         (name, measure, value)
         for name, layer in layers.items()
@@ -77,10 +77,9 @@ def read_fracture(
     columns = zip(("layer", "measure", "value"), zip(*rows, strict=True), strict=True)
     reading = Reading(
         values,
-        {"untrained": control, "shuffled": Fracture().units(shuffled),
-         "planted": measured(planted)},
+        {"untrained": control, **controls},
         {"layers": {name: list(column) for name, column in columns}},
-    )  # fmt: skip
+    )
     return without_control(reading, "untrained", why) if why else reading
 
 
@@ -109,27 +108,28 @@ def _seen(found: Watched, latents: Float[np.ndarray, "task module"]) -> dict[str
     return layers
 
 
-def _values(
-    holder: Held, inputs: Inputs, found: Watched, layers: dict[str, Seen], grid: Grid,
-    rng: np.random.Generator,
-) -> dict[str, float]:  # fmt: skip
-    values = Fracture().units(layers)
-    if grid.sweeps:
-        latents = next(iter(layers.values())).latents
-        values |= _selectivity(holder, inputs, found, latents, grid.sweeps, rng)
+def _values(layers: dict[str, Seen], changes: Changes) -> dict[str, float]:
+    values = units(layers)
+    if changes:
+        values |= selectivity(changes, next(iter(layers.values())).latents)
+        if "selectivity" not in values:
+            raise NotApplicable(
+                "no weight can be moved: all are 0, or no change of one has an effect"
+            )
     return values
 
 
-def _selectivity(
-    holder: Held, inputs: Inputs, found: Watched, latents: Float[np.ndarray, "task module"],
-    sweeps: int, rng: np.random.Generator,
-) -> dict[str, float]:  # fmt: skip
-    """The mean, over weights moved one at a time, of what one module explains of the change."""
+def _changes(
+    holder: Held, inputs: Inputs, found: Watched, sweeps: int, rng: np.random.Generator
+) -> Changes:
+    """How answers change as weights are moved one at a time; none where no sweeps are asked for."""
+    changes: list[Float[np.ndarray, "row"] | None] = []
+    if not sweeps:
+        return changes
     wanted = EFFECT * float(found.answers.var())
     if wanted == 0:
         raise NotApplicable("the answers are the same for every task and input of this grid")
     names = holder.chosen()
-    changes: list[Float[np.ndarray, "row"] | None] = []
     for name in names:
         weight = holder.weight(name)
         numbers = weight.float().cpu().numpy()
@@ -143,33 +143,9 @@ def _selectivity(
                 return _change(holder, inputs, found, layer, at, by)
 
             changes.append(matched_change(change, wanted, SMALLEST * float(numbers.std())))
-    told = selectivity(changes, latents)
-    if "selectivity" not in told:
+    if not changes:
         raise NotApplicable("no weight can be moved: all are 0, or no change of one has an effect")
-    return told
-
-
-def matched_change(
-    change: Callable[[float], Float[np.ndarray, "row"]], wanted: float, smallest: float
-) -> Float[np.ndarray, "row"] | None:
-    """The change of answers by the smallest move with the effect that is wanted, if there is one.
-
-    >>> matched_change(lambda by: np.array([by * by]), 1.0, 0.1).round(1).tolist()
-    [1.0]
-    >>> matched_change(lambda by: np.array([by > 1.0]) * 9.0, 1.0, 0.1) is None
-    True
-    """
-    rungs = [smallest * FACTOR**rung for rung in range(RUNGS)]
-    reached = next((by for by in rungs if np.mean(change(by)) >= wanted), None)
-    if reached is None:
-        return None
-    low, high = np.log(reached / FACTOR), np.log(reached)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        short = np.mean(change(float(np.exp(middle)))) < wanted
-        low, high = (middle, high) if short else (low, middle)
-    found = change(float(np.exp(high)))
-    return found if np.mean(found) <= (1 + CLOSE) * wanted else None
+    return changes
 
 
 def _change(

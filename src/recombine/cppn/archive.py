@@ -118,6 +118,12 @@ def chosen(
     asked for.
     """
     able = [one for one in archive.elites if worth(one.genome, nodes, deviation, size)]
+    if not able:
+        raise InvalidRequest(
+            f"{count} pictures asked for: none of the {len(archive.elites)} elites has at least "
+            f"{nodes} hidden nodes and a deviation of {deviation}; evolve for longer than "
+            f"{archive.evaluations} evaluations"
+        )
     if not 1 <= count <= len(able):
         raise InvalidRequest(
             f"{count} pictures asked for: expected from 1 to {len(able)}, the elites with at "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from recombine.cppn.sweeps import matched_size
+from recombine.cppn.sweeps import CLOSE, FACTOR, HALVINGS, RUNGS, matched_size
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families._family import Regression
 from recombine.instruments._instrument import Instrument, Reading
@@ -23,6 +23,11 @@ from recombine.seeds import host_seed
 
 EFFECT = 0.005  # of the answers' variance: what the sweep of every weight changes
 SMALLEST = 2.0**-8  # of a layer's deviation: the least change tried of its weights
+OWN = 4  # hidden units of each module in a planted network, and numbers in an input
+
+
+# How every answer changes as one weight is moved, tasks in blocks; None for one without effect.
+Changes = Sequence[Float[np.ndarray, "row"] | None]
 
 
 class Seen(NamedTuple):
@@ -39,19 +44,25 @@ class Fracture(Instrument):
     A grid of tasks by inputs is shown to the network. `concordance`: how alike a unit answers to a
     module in two companies that share nothing else (correlation over tasks and inputs, beyond that
     of tasks that share no module; 0 is fractured, and what one unit a module scores on the same
-    tasks, well below 1, is under `planted`). `disentanglement`: whether a unit tells of one module
-    only, `completeness`: whether a module is told by few units (1 minus normalised
-    entropies of squared correlations). `selectivity`: single weights are moved until the answers
-    change by a set amount; the share of that change, over tasks, that one module explains. A weight
-    that cannot do so, one of a unit that never answers for instance, tells nothing: it is left out
-    and counted as `dropped`. Values of units are means over hidden layers. Controls: the untrained
-    twin, modules dealt out anew among tasks, and a planted layer with one unit a module.
+    tasks, well below 1, is under `planted`). It tells whether company changes the answer, not how
+    many modules a unit mixes: a sum over modules scores the same however many they are (`mixed`),
+    and an untrained network, which is nearly linear, may score more than a trained one.
+    `disentanglement` tells of mixing: whether a unit tells of one module only. `completeness`:
+    whether a module is told by few units (both 1 minus normalised entropies of squared
+    correlations). `selectivity`: single weights are moved until the answers change by a set amount;
+    the share of that change, over tasks, that one module explains. A weight that cannot do so, one
+    of a unit that never answers for instance, tells nothing: it is left out and counted as
+    `dropped`. Values of units are means over hidden layers.
+
+    Controls: the untrained twin; modules dealt out anew among tasks; planted, a layer with one unit
+    a module and a network in which every weight belongs to one module; and mixed, a layer in which
+    every unit is a random mix of all modules.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     name: ClassVar[str] = "fracture"
     needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
-    controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
+    controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted", "mixed")
 
     tasks: int = 256
     inputs: int = 16
@@ -79,32 +90,23 @@ class Fracture(Instrument):
         ranks = np.sort(rng.choice(pool, min(self.tasks, pool.size), replace=False))
         batch = grid(network, ranks, self.inputs)
         layers = seen(network, batch, self.inputs)
-        values = self.units(layers) | self.selectivity(network, batch, rng)
-        control = self.units(seen(twin, batch, self.inputs)) | self.selectivity(twin, batch, rng)
-        dealt = rng.permutation(len(ranks))
-        shuffled = {name: Seen(layer.units, layer.latents[dealt]) for name, layer in layers.items()}
+        latents = next(iter(layers.values())).latents
+        changes = self.changes(network, batch, rng)
+        values = units(layers) | selectivity(changes, latents)
+        begun = seen(twin, batch, self.inputs)
+        control = units(begun) | selectivity(self.changes(twin, batch, rng), latents)
         table: dict[str, list[Any]] = {"layer": [], "measure": [], "value": []}
         for name, layer in layers.items():
             for measure, value in measured(layer).items():
                 for column, entry in zip(table, (name, measure, value), strict=True):
                     table[column].append(entry)
-        planted = planted_layer(next(iter(layers.values())).latents, self.inputs, rng)
-        return Reading(
-            values,
-            {"untrained": control, "shuffled": self.units(shuffled),
-             "planted": measured(planted)},
-            {"layers": table},
-        )  # fmt: skip
+        controls = {"untrained": control} | made_controls(layers, self.inputs, changes, rng)
+        return Reading(values, controls, {"layers": table})
 
-    def units(self, layers: Mapping[str, Seen]) -> dict[str, float]:
-        """Means over layers."""
-        found = [measured(layer) for layer in layers.values()]
-        return {name: float(np.mean([f[name] for f in found])) for name in found[0]}
-
-    def selectivity(
+    def changes(
         self, network: SupervisedSubject, batch: Any, rng: np.random.Generator
-    ) -> dict[str, float]:
-        """The mean, over weights moved one at a time, of what one module explains."""
+    ) -> list[Float[np.ndarray, "row"] | None]:
+        """How answers change as weights are moved one at a time; None where one cannot be."""
         layers = {
             path: layer.weight for path, layer in named_layers(network.model).items()
             if layer.weight.ndim == 2
@@ -112,7 +114,6 @@ class Fracture(Instrument):
         real = {path: np.flatnonzero(np.asarray(w)) for path, w in layers.items()}
         answers = _answers(network.program, network.arrays, network.model, batch)
         wanted = EFFECT * float(jnp.var(answers))
-        latents = network.latents(batch)[:: self.inputs]
         changes: list[np.ndarray | None] = []
         for path, places in real.items():
             if not places.size:
@@ -124,12 +125,37 @@ class Fracture(Instrument):
             )
             pairs = zip(np.asarray(swept), np.asarray(reached), strict=True)
             changes += [change if there else None for change, there in pairs]
-        return selectivity(changes, latents)
+        return changes
 
 
-def selectivity(
-    changes: Sequence[Float[np.ndarray, "row"] | None], latents: Float[np.ndarray, "task module"]
-) -> dict[str, float]:
+def units(layers: Mapping[str, Seen]) -> dict[str, float]:
+    """What the units of a network tell: means over layers."""
+    found = [measured(layer) for layer in layers.values()]
+    return {name: float(np.mean([f[name] for f in found])) for name in found[0]}
+
+
+def made_controls(
+    layers: Mapping[str, Seen], inputs: int, changes: Changes, rng: np.random.Generator
+) -> dict[str, dict[str, float]]:
+    """The controls that are made from a network's own tasks: shuffled, planted and mixed.
+
+    Without changes, where no weight was moved, they tell of units alone.
+    """
+    latents = next(iter(layers.values())).latents
+    dealt = rng.permutation(len(latents))
+    shuffled = {name: Seen(layer.units, layer.latents[dealt]) for name, layer in layers.items()}
+    planted = planted_layer(latents, inputs, rng)
+    found = {"shuffled": units(shuffled), "planted": measured(planted),
+             "mixed": measured(mixed(planted, rng))}  # fmt: skip
+    if changes:
+        found["shuffled"] |= selectivity(changes, latents[dealt])
+        found["planted"] |= selectivity(
+            planted_changes(latents, inputs, len(changes), rng), latents
+        )
+    return found
+
+
+def selectivity(changes: Changes, latents: Float[np.ndarray, "task module"]) -> dict[str, float]:
     """What one module explains of each change, rows in blocks of tasks; without those not reached.
 
     >>> latents = np.eye(3)
@@ -228,6 +254,67 @@ def planted_layer(latents: np.ndarray, inputs: int, rng: np.random.Generator) ->
     """One unit for every module, at a gain that depends on the input."""
     gain = 0.5 + rng.random((1, inputs, 1))
     return Seen(latents[:, None, :] * gain, latents)
+
+
+def mixed(layer: Seen, rng: np.random.Generator) -> Seen:
+    """As many units, each a random mix of all."""
+    count = layer.units.shape[-1]
+    return Seen(layer.units @ rng.normal(size=(count, count)), layer.latents)
+
+
+def planted_changes(
+    latents: Float[np.ndarray, "task module"], inputs: int, count: int, rng: np.random.Generator
+) -> list[Float[np.ndarray, "row"] | None]:
+    """What moving weights does in a network in which every weight belongs to one module.
+
+    Each module has a hidden layer of its own, and its answer counts as much as the task has of the
+    module. Weights are drawn from both layers and moved to the same size of effect.
+    """
+    modules = latents.shape[1]
+    x = rng.normal(size=(inputs, OWN))
+    first, last = rng.normal(size=(2, modules, OWN, OWN)) / np.sqrt(OWN)
+
+    def parts(one: np.ndarray, two: np.ndarray) -> Float[np.ndarray, "*module input output"]:
+        return np.maximum(x @ one, 0) @ two
+
+    def change(module: int, side: int, at: tuple[int, ...], by: float) -> Float[np.ndarray, "row"]:
+        own = first[module], last[module]
+        moved = [np.array(one) for one in own]
+        moved[side][at] += by
+        by_input = np.mean((parts(*moved) - parts(*own)) ** 2, axis=-1)
+        # No other module's part changes, and this one's counts by its share of the task.
+        return np.outer(latents[:, module] ** 2, by_input).ravel()
+
+    wanted = EFFECT * float(np.einsum("tm,mxo->txo", latents, parts(first, last)).var())
+    found = []
+    for weight in range(count):
+        module, *at = rng.integers([modules, OWN, OWN]).tolist()
+        moving = functools.partial(change, module, weight % 2, tuple(at))
+        found.append(matched_change(moving, wanted, SMALLEST / np.sqrt(OWN)))
+    return found
+
+
+def matched_change(
+    change: Callable[[float], Float[np.ndarray, "row"]], wanted: float, smallest: float
+) -> Float[np.ndarray, "row"] | None:
+    """The change of answers by the smallest move with the effect that is wanted, if there is one.
+
+    >>> matched_change(lambda by: np.array([by * by]), 1.0, 0.1).round(1).tolist()
+    [1.0]
+    >>> matched_change(lambda by: np.array([by > 1.0]) * 9.0, 1.0, 0.1) is None
+    True
+    """
+    rungs = [smallest * FACTOR**rung for rung in range(RUNGS)]
+    reached = next((by for by in rungs if np.mean(change(by)) >= wanted), None)
+    if reached is None:
+        return None
+    low, high = np.log(reached / FACTOR), np.log(reached)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        short = np.mean(change(float(np.exp(middle)))) < wanted
+        low, high = (middle, high) if short else (low, middle)
+    found = change(float(np.exp(high)))
+    return found if np.mean(found) <= (1 + CLOSE) * wanted else None
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from recombine.cppn import (
     SYMMETRIES,
@@ -68,8 +68,9 @@ class PictureFracture(Instrument):
     Neurons of a unified network share the symmetry of the picture they draw, so each is compared
     with its mirror image under the symmetry that the picture itself has most of (`symmetry` in the
     table, `target_symmetry` how much of it). `concordance` is the mean absolute correlation over
-    distinct maps, `rotated` the same after a random rotation within layers, since the basis of
-    neurons is what it is about. Sweeps move single weights until the picture changes by a set
+    distinct maps, `heard` the same over neurons that reach the picture through weights that are not
+    zero, `rotated` the first after a random rotation within layers, since the basis of neurons is
+    what it is about. Sweeps move single weights until the picture changes by a set
     amount; those that cannot be moved to it, to within a tenth, tell nothing and are counted as
     `dropped` (each weight counts twice: made larger, made smaller). Controls: the untrained twin
     (for a network of evolution, which never was, one drawn at random in its architecture), rotated
@@ -77,7 +78,7 @@ class PictureFracture(Instrument):
     strips of swept weights are kept for the report.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     name: ClassVar[str] = "picture-fracture"
     needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "rotated", "planted")
@@ -133,6 +134,8 @@ class PictureFracture(Instrument):
             "rotated": found.rotated_concordance, "variation": found.variation,
             "distinct": float(found.distinct), "effective_rank": found.effective_rank,
         }  # fmt: skip
+        if len(told := distinct_maps(network, side, heard(network.matrices()))):
+            values["heard"] = float(concordance(told, symmetry).mean())
         if found.sweep_symmetry is not None:
             values["sweep_symmetry"] = found.sweep_symmetry
         if swept is not None:
@@ -175,10 +178,31 @@ def shown(
     }
 
 
-def distinct_maps(network: LayeredCPPN, side: int) -> Float[np.ndarray, "map row column"]:
-    """The maps of all hidden neurons, standardised, without copies."""
-    joined = np.concatenate([standardised(layer) for layer in network.maps(side)])
+def distinct_maps(
+    network: LayeredCPPN, side: int, among: Sequence[Bool[np.ndarray, "neuron"]] | None = None
+) -> Float[np.ndarray, "map row column"]:
+    """The maps of all hidden neurons, or of these among them, standardised, without copies."""
+    layers = network.maps(side)
+    if among is not None:
+        layers = [layer[these] for layer, these in zip(layers, among, strict=True)]
+    joined = np.concatenate([standardised(layer) for layer in layers])
     return joined[distinct(joined)]
+
+
+def heard(
+    matrices: Sequence[Float[np.ndarray, "in out"]],
+) -> list[Bool[np.ndarray, "neuron"]]:
+    """Of each hidden layer, which neurons reach the picture through weights that are not zero.
+
+    >>> [one.tolist() for one in heard([np.ones((1, 2)), np.eye(2), np.array([[1.0], [0.0]])])]
+    [[True, False], [True, False]]
+    """
+    listening = np.ones(matrices[-1].shape[1], bool)
+    found = []
+    for matrix in reversed(matrices[1:]):
+        listening = (matrix[:, listening] != 0).any(axis=1)
+        found.append(listening)
+    return found[::-1]
 
 
 def same(one: PictureSubject, other: PictureSubject) -> bool:

@@ -143,7 +143,7 @@ def shapes_of(learner: Learner, members: int = 1, arrays: Arrays | None = None) 
 
 @functools.lru_cache(maxsize=16)
 def _made(material: Material) -> Tensors:
-    return material.make()
+    return material.make_from({name: _made(need) for name, need in material.needs().items()})
 
 
 def _shapes(

@@ -81,6 +81,14 @@ class Material(abc.ABC):
     def make(self) -> Tensors:
         """Builds the data; may need packages that are not there where it is trained on."""
 
+    def needs(self) -> dict[str, Material]:
+        """Materials it is made from, by the name under which `make_from` gets them."""
+        return {}
+
+    def make_from(self, given: Mapping[str, Tensors]) -> Tensors:
+        """The same as `make`, from what it needs, which several share and is made once."""
+        return self.make()
+
 
 @dataclass(frozen=True)
 class Learner(abc.ABC):

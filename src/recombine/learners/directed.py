@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from recombine.errors import InvalidRequest
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
 from recombine.learners.picture_set import CURVE, PictureApproach, PictureSet
@@ -78,8 +77,7 @@ class DirectedPicture(Learner):
 
     def check(self) -> None:
         self.pictures.check()
-        if not 0 <= self.number < self.pictures.count:
-            raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        self.pictures.check_number(self.number)
         self.materials()  # refuses too few evaluations
 
     def materials(self) -> dict[str, Material]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,6 +37,32 @@ ROOM = "8;cache:10,cos:2,gaussian:4,identity:3,relu:3,sigmoid:2,sin:3,tanh:3"
 STAGES = 4  # pictures along the path of a curriculum, the last one its end
 MANY = 1_000  # stencils tried until enough of them fit
 CURVE = 100  # points kept of the way towards a picture
+
+
+@dataclass(frozen=True)
+class PictureLines(Material):
+    """The genomes that are chosen of an evolution without a target, each after its ancestors.
+
+    Several sets of pictures, and every evolution towards one, begin with the same: it is made
+    once. `lines` is JSON, a byte a number.
+    """
+
+    version: ClassVar[int] = 1
+
+    count: int = 2
+    seed: int = 0
+    evaluations: int = 3_000
+    architecture: str = ROOM
+
+    def make(self) -> Tensors:
+        room = Architecture.parse(self.architecture)
+        archive = evolve(self.seed, self.evaluations)
+        able = tuple(one for one in archive.elites if _holds(room, one.genome))
+        others = (one for one in archive.elites if one not in able)
+        kept = Archive(able, (*archive.ancestors, *others), archive.seed, archive.evaluations)
+        picked = chosen(kept, self.count, self.seed)
+        lines = [[one.genome.document() for one in kept.line(elite)] for elite in picked]
+        return {"lines": np.frombuffer(json.dumps(lines).encode(), np.uint8).copy()}
 
 
 @dataclass(frozen=True)
@@ -83,11 +111,26 @@ class PictureSet(Material):
             except NotHere as error:
                 raise InvalidRequest(str(error)) from error
 
+    def check_number(self, number: int) -> None:
+        """Refuses what is no number of one of its pictures."""
+        if not isinstance(number, int) or not 0 <= number < self.count:
+            raise InvalidRequest(
+                f"number={number!r}: expected 0 to {self.count - 1}, a whole number"
+            )
+
+    def needs(self) -> dict[str, Material]:
+        if self.source not in ("evolved", "unselected"):
+            return {}
+        return {"lines": PictureLines(self.count, self.seed, self.evaluations, self.architecture)}
+
     def make(self) -> Tensors:
         """`target`, `path` (the pictures of a curriculum) and `matrix0`, `matrix1`, ..."""
+        return self.make_from(_made(self))
+
+    def make_from(self, given: Mapping[str, Tensors]) -> Tensors:
         room = Architecture.parse(self.architecture)
         found: dict[str, list[np.ndarray]] = {"target": [], "path": []}
-        for line in self.lines():
+        for line in self.lines(given):
             drawn = [picture(genome, self.size).reshape(-1, 3) for genome in line]
             found["target"].append(drawn[-1])
             # As many ancestors as there are stages, evenly along the line.
@@ -97,7 +140,7 @@ class PictureSet(Material):
                 found.setdefault(f"matrix{number}", []).append(matrix)
         return {name: np.stack(arrays).astype(np.float32) for name, arrays in found.items()}
 
-    def lines(self) -> list[list[Genome]]:
+    def lines(self, given: Mapping[str, Tensors] | None = None) -> list[list[Genome]]:
         """Every picture's genome, after its ancestors where they are known."""
         if self.source == "archive":
             return [[read_genome(_file(name))] for name in self.genomes]
@@ -111,22 +154,15 @@ class PictureSet(Material):
                     f"{self.count} stencils asked for: of {MANY} only {len(found)} fit into {room}"
                 )
             return found
-        found = self._elites(room)
+        given = _made(self) if given is None else given
+        documents = json.loads(given["lines"]["lines"].tobytes())
+        found = [[Genome.from_document(one) for one in line] for line in documents]
         if self.source == "evolved":
             return found
         return [
             unselected(line, (self.seed, n), may=lambda one: worth(one) and _holds(room, one))
             for n, line in enumerate(found)
         ]
-
-    def _elites(self, room: Architecture) -> list[list[Genome]]:
-        """The lines of the elites that are chosen, of those that fit."""
-        archive = evolve(self.seed, self.evaluations)
-        able = tuple(one for one in archive.elites if _holds(room, one.genome))
-        others = (one for one in archive.elites if one not in able)
-        kept = Archive(able, (*archive.ancestors, *others), archive.seed, archive.evaluations)
-        picked = chosen(kept, self.count, self.seed)
-        return [[one.genome for one in kept.line(elite)] for elite in picked]
 
 
 @dataclass(frozen=True)
@@ -149,10 +185,16 @@ class PictureApproach(Material):
                 f"{self.evaluations} evaluations towards a picture: expected at least {CURVE}"
             )
 
+    def needs(self) -> dict[str, Material]:
+        return self.pictures.needs()
+
     def make(self) -> Tensors:
+        return self.make_from(_made(self))
+
+    def make_from(self, given: Mapping[str, Tensors]) -> Tensors:
         size = self.pictures.size
         target: Float[np.ndarray, "row column 3"] = picture(
-            self.pictures.lines()[self.number][-1], size
+            self.pictures.lines(given)[self.number][-1], size
         )
         found = approach(target, self.seed, self.evaluations)
         places = np.linspace(0, self.evaluations - 1, CURVE + 1).round().astype(int)
@@ -160,6 +202,10 @@ class PictureApproach(Material):
             "curve": found.curve[places].astype(np.float32),
             "drawn": picture(found.genome, size).astype(np.float32),
         }
+
+
+def _made(material: Material) -> dict[str, Tensors]:
+    return {name: need.make() for name, need in material.needs().items()}
 
 
 def _file(name: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,7 @@ from recombine.learners.picture_set import STAGES, PictureSet
 from recombine.seeds import key_at, stream
 from recombine.trees import named, unnamed
 
-WAYS = ("descent", "curriculum", "evolved")
+WAYS = ("descent", "curriculum", "evolved", "awake")
 SIBLINGS = ("", "turned", "recoloured", "recombined")
 
 
@@ -68,24 +68,24 @@ class PictureProgram(Program):
 
 @dataclass(frozen=True)
 class PictureLearner(Learner):
-    """A network that draws one picture of a set, in one of three ways.
+    """A network that draws one picture of a set, in one of four ways.
 
     `descent` trains it from random weights, `curriculum` the same along the pictures of its
-    ancestors, `evolved` takes the network that evolution drew it with. After another learner
-    (`begin`) it goes on from that one's weights, and may be asked for a `sibling`: the picture
-    turned about its diagonal, with other colours, or half of it with half of the next picture.
-    Where evolution left a weight at zero on both sides of a neuron no gradient ever reaches it;
-    `stir` adds so much of freshly drawn weights to those it begins with.
+    ancestors, `evolved` takes the network that evolution drew it with. Where evolution left
+    nothing but zeros on both sides of a neuron no gradient ever reaches it; `awake` takes
+    evolution's network with fresh weights into such neurons, which draws exactly the same. After
+    another learner (`begin`) it goes on from that one's weights, and may be asked for a `sibling`:
+    the picture turned about its diagonal, with other colours, or half of it with half of the next
+    picture.
     """
 
     version: ClassVar[int] = 1
 
     pictures: PictureSet = field(default_factory=PictureSet)
     number: int = 0
-    way: Literal["descent", "curriculum", "evolved"] = "descent"
+    way: Literal["descent", "curriculum", "evolved", "awake"] = "descent"
     sibling: Literal["", "turned", "recoloured", "recombined"] = ""
     begin: PictureLearner | None = None
-    stir: float = 0.0
     seed: int = 0
     training_steps: int = 2_000
     learning_rate: float = 3e-3
@@ -98,7 +98,7 @@ class PictureLearner(Learner):
     @property
     def still(self) -> bool:
         """Whether nothing is trained: an evolved network, as it is."""
-        return self.way == "evolved" and self.begin is None
+        return self.way in ("evolved", "awake") and self.begin is None
 
     @property
     def evaluate_every(self) -> int:
@@ -122,8 +122,7 @@ class PictureLearner(Learner):
         for name, value, known in (("way", self.way, WAYS), ("sibling", self.sibling, SIBLINGS)):
             if value not in known:
                 raise unknown(name, value, known)
-        if not 0 <= self.number < self.pictures.count:
-            raise InvalidRequest(f"number={self.number}: expected 0 to {self.pictures.count - 1}")
+        self.pictures.check_number(self.number)
         for name in ("training_steps", "evaluation_every"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -131,10 +130,6 @@ class PictureLearner(Learner):
         rate = self.learning_rate
         if not isinstance(rate, int | float) or not 0 <= rate < np.inf:
             raise InvalidRequest(f"learning_rate={rate!r}: expected a number from 0, such as 0.003")
-        if not 0 <= self.stir < np.inf or (self.stir and self.begin is None):
-            raise InvalidRequest(
-                f"stir={self.stir}: expected 0, or a positive number with a network to begin with"
-            )
         if (
             self.begin is not None
             and self.begin.pictures.architecture != self.pictures.architecture
@@ -163,20 +158,18 @@ class PictureLearner(Learner):
         }
         first: dict[str, Any] = {}
         if self.begin is not None:
-            known = unnamed(given["begin"], self.program().shapes())
-            first["known"] = self._stirred(known) if self.stir else known
+            first["known"] = unnamed(given["begin"], self.program().shapes())
         elif self.still:
             matrices = [pictures[f"matrix{n}"][self.number] for n in range(len(self._shapes()))]
+            if self.way == "awake":
+                matrices = woken(matrices, self._fresh())
             drawn = LayeredCPPN.of(Architecture.parse(self.pictures.architecture), matrices)
             first["known"] = jax.tree.map(np.asarray, drawn)
         return Arrays(member=member, first=first)
 
-    def _stirred(self, known: LayeredCPPN) -> LayeredCPPN:
-        key = key_at(stream(self.seed, "stir"), 0)
-        drawn = LayeredCPPN.draw(key, Architecture.parse(self.pictures.architecture))
-        return jax.tree.map(
-            lambda old, new: np.asarray(old) + np.float32(self.stir) * np.asarray(new), known, drawn
-        )
+    def _fresh(self) -> list[Float[np.ndarray, "in out"]]:
+        key = key_at(stream(self.seed, "wake"), 0)
+        return LayeredCPPN.draw(key, Architecture.parse(self.pictures.architecture)).matrices()
 
     def _shapes(self) -> tuple[tuple[int, int], ...]:
         return Architecture.parse(self.pictures.architecture).shapes
@@ -207,3 +200,22 @@ class PictureLearner(Learner):
         side = self.pictures.size
         target = self.target(given["pictures"]).reshape(side, side, 3)
         return PictureSubject(network, weights, target, self.seed)
+
+
+def woken(
+    matrices: Sequence[Float[np.ndarray, "in out"]], fresh: Sequence[Float[np.ndarray, "in out"]]
+) -> list[Float[np.ndarray, "in out"]]:
+    """The matrices with fresh weights into idle neurons: those with zeros on both sides.
+
+    What leads from them to any other neuron stays at zero, so that the network answers as before;
+    but it has a gradient now, since they say something.
+
+    >>> first, last = np.array([[1.0, 0.0]]), np.array([[1.0], [0.0]])
+    >>> [one.tolist() for one in woken([first, last], [np.full((1, 2), 0.5), last])]
+    [[[1.0, 0.5]], [[1.0], [0.0]]]
+    """
+    found = []
+    for into, out_of, new in zip(matrices[:-1], matrices[1:], fresh[:-1], strict=True):
+        idle = (into == 0).all(axis=0) & (out_of == 0).all(axis=1)
+        found.append(np.where(idle, new, into))
+    return [*found, matrices[-1]]

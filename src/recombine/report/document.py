@@ -79,21 +79,28 @@ class Figure:
 class Strip:
     """Pictures of one request, side by side in one PNG, and whether each shows what was asked.
 
-    `told` says in words what a mark tells, for those who cannot see it.
+    `told` says in words what a mark tells, for those who cannot see it. Where a yes or no would
+    say too little, a `caption` stands in place of the marks.
     """
 
     asked: str
     png: bytes
-    marks: Sequence[bool]
+    marks: Sequence[bool] = ()
     told: str = "right"
+    caption: str = ""
 
     def __post_init__(self) -> None:
-        if not self.png.startswith(b"\x89PNG\r\n\x1a\n") or not self.marks:
-            raise InvalidRequest(f"strip {self.asked!r}: expected the bytes of a PNG, and marks")
+        judged = self.marks or self.caption
+        if not self.png.startswith(b"\x89PNG\r\n\x1a\n") or not judged:
+            raise InvalidRequest(
+                f"strip {self.asked!r}: expected the bytes of a PNG, and marks or a caption"
+            )
 
     @property
     def alt(self) -> str:
         """The strip in words."""
+        if not self.marks:
+            return f"Pictures of {self.asked}; {self.caption}"
         if len(self.marks) == 1:
             return f"A picture of {self.asked}; {self.told}: {'yes' if self.marks[0] else 'no'}"
         right = [str(n) for n, mark in enumerate(self.marks, start=1) if mark]
@@ -113,13 +120,17 @@ class Gallery:
 @dataclass(frozen=True)
 class Section:
     """A titled part of a report: paragraphs (parted by blank lines), then figures, pictures and
-    tables."""
+    tables.
+
+    One that is `first` stands before the claims: what has to be seen to know what they are about.
+    """
 
     title: str
     text: str = ""
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     galleries: Sequence[Gallery] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,21 @@
-"""How the fracture study reads its rows: pictures by ways, their siblings, genomes."""
+"""How the fracture study reads its rows: pictures by ways, and the archive's genomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import rankdata
 
-from recombine.lab.statistics import within_group_correlation
+from recombine.lab.statistics import least_squares
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 
 Measure = Callable[[Results], Evidence]
-LEAST = 10.0  # steps between looks: what took fewer is not told apart
 GAP = 0.35  # of concordance, from which on a pair of networks is whole and fractured
 DRAWN = 1e-3  # mean squared error to which twins of an archive's picture have to draw it
 WHOLE = 0.95  # mean concordance of a network that is whole
+AWAKE = "awake"  # evolution's network with fresh weights into its idle neurons
 
 
 def of_picture(row: Row, name: str, control: str | None = None) -> float:
@@ -87,6 +86,40 @@ def between(grid: Any, name: str, first: str, second: str, source: str = "evolve
         return Evidence.of_values(
             base.require(values, f"{note} Pictures that both draw".strip()), note
         )
+
+    return measure
+
+
+def at_one_error(grid: Any, name: str, first: str, second: str) -> Measure:
+    """second - first where both draw the picture equally well.
+
+    Both are below the bound, but not equally far. So of each picture the difference is taken and
+    the difference of log errors beside it; what is told is the first where the second is 0.
+    """
+
+    def measure(results: Results) -> Evidence:
+        found, note = gaps(grid, results, name, first, second)
+        errors = {way: by_picture(able(results, grid, source="evolved", way=way),
+                                  lambda r: float(np.log10(max(of_picture(r, "error"), 1e-12))))
+                  for way in (first, second)}  # fmt: skip
+        values = np.asarray(list(found.values()))
+        apart = np.asarray([errors[second][n] - errors[first][n] for n in found])
+        base.require(values, f"{note} Pictures that both draw".strip())
+        if np.allclose(apart, 0):
+            return Evidence.of_values(values, note)
+        if len(values) < 4 or np.allclose(apart, apart[0]):
+            raise NotTested(f"{note} Too few pictures to compare at one error.".strip())
+
+        def interval(level: float) -> Any:
+            return least_squares(values, apart[:, None], ["log error"], level=level)[
+                "intercept"
+            ].interval
+
+        told = (
+            f"As it is {values.mean():.2f}, at {10 ** apart.mean():.2g} times the error (geometric "
+            "mean)."
+        )
+        return Evidence.of_interval(interval, f"{note} {told}".strip())
 
     return measure
 
@@ -179,125 +212,6 @@ def directed_error(grid: Any) -> Measure:
 
 def last_error(row: Row) -> float:
     return float(row.curve("error")[1][-1])
-
-
-def steps_to(row: Row, name: str, bound: float, *, falling: bool) -> float:
-    """The step, read off between looks, at which a curve first reaches a bound; NaN for never."""
-    steps, values = row.curve(name)
-    good = values <= bound if falling else values >= bound
-    if not good.any():
-        return float("nan")
-    first = int(np.argmax(good))
-    if first == 0:
-        return float(steps[0])
-    low, high = values[first - 1], values[first]
-    if not (np.isfinite(low) and np.isfinite(high)):
-        return float(steps[first])
-    if falling:  # errors fall by factors
-        low, high, bound = (float(np.log(max(x, 1e-12))) for x in (low, high, bound))
-    share = (bound - low) / (high - low) if high != low else 1.0
-    return float(steps[first - 1] + share * (steps[first] - steps[first - 1]))
-
-
-def log_steps(row: Row, name: str, bound: float, *, falling: bool) -> tuple[float, bool]:
-    """log2 of the steps, and whether the bound was reached; if not, all steps count."""
-    found = steps_to(row, name, bound, falling=falling)
-    reached = bool(np.isfinite(found)) and not row.diverged
-    steps = found if reached else float(row.curve(name)[0][-1])
-    return float(np.log2(max(steps, LEAST))), reached
-
-
-def at_once(row: Row, grid: Any) -> bool:
-    """Whether the sibling hardly differs from the picture, so that nothing is to be learnt."""
-    return bool(row.curve("error")[1][0] <= grid.matched)
-
-
-def slower(grid: Any, *siblings: str, whole: str = "evolved") -> Measure:
-    """log2 of the steps of descent's networks over those of evolution's, for each picture."""
-
-    def measure(results: Results) -> Evidence:
-        rows, never, pairs = results.where(part="sibling"), 0, 0
-        twins = {(r.labels["picture"], r.labels["twin"])
-                 for r in able(results, grid, source="evolved", way="descent")}  # fmt: skip
-        found: dict[int, list[float]] = {}
-        for row in rows.where(way="descent"):
-            mine = (row.labels["picture"], row.labels["twin"])
-            same = {"picture": mine[0], "sibling": row.labels["sibling"]}
-            for other in rows.where(way=whole, **same):
-                if mine not in twins or same["sibling"] not in siblings:
-                    continue
-                if at_once(row, grid) and at_once(other, grid):
-                    continue
-                (steps, here), (others, there) = (
-                    log_steps(r, "error", grid.matched, falling=True) for r in (row, other)
-                )
-                if here or there:
-                    found.setdefault(mine[0], []).append(steps - others)
-                    pairs, never = pairs + 1, never + (not here) + (not there)
-        values = np.asarray([np.mean(v) for _, v in sorted(found.items())])
-        notes = [left_out(results, grid, source="evolved", way="descent")]
-        if never:
-            notes.append(f"{never} of {2 * pairs} runs never got there and count with all steps.")
-        note = " ".join(text for text in notes if text)
-        return Evidence.of_values(base.require(values, f"{note} Pictures".strip()), note)
-
-    return measure
-
-
-def sibling_points(grid: Any, results: Results, ways: Sequence[str]) -> list[dict[str, Any]]:
-    """Each run on a sibling, with what its network was like before."""
-    before = {
-        tuple(r.labels[k] for k in ("picture", "way", "twin")): r
-        for r in able(results, grid, source="evolved")
-    }
-    found = []
-    for row in results.where(part="sibling"):
-        key = tuple(row.labels[k] for k in ("picture", "way", "twin"))
-        if row.labels["way"] not in ways or key not in before or at_once(row, grid):
-            continue
-        steps, reached = log_steps(row, "error", grid.matched, falling=True)
-        found.append({
-            "picture": key[0], "sibling": row.labels["sibling"], "way": key[1], "steps": steps,
-            "reached": reached, "concordance": of_picture(before[key], "concordance"),
-            "error": of_picture(before[key], "error"),
-        })  # fmt: skip
-    return found
-
-
-def foretold(grid: Any, trained: bool = False) -> Measure:
-    """Rank correlation of concordance and steps within picture and sibling."""
-    ways = ("descent", "curriculum") if trained else ("evolved", "descent", "curriculum")
-
-    def measure(results: Results) -> Evidence:
-        points = sibling_points(grid, results, ways)
-        groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
-        for point in points:
-            groups.setdefault((point["picture"], point["sibling"]), []).append(point)
-        kept = {key: g for key, g in groups.items() if len(g) > 1}
-        pictures = {key[0] for key in kept}
-        if len(pictures) < 2:
-            raise NotTested("Needs two pictures with several networks that draw them.")
-        columns: dict[str, list[float]] = {"concordance": [], "steps": [], "error": []}
-        names: list[int] = []
-        clusters: list[int] = []
-        for number, (key, group) in enumerate(kept.items()):
-            for name, column in columns.items():
-                column += rankdata([point[name] for point in group]).tolist()
-            names += [number] * len(group)
-            clusters += [key[0]] * len(group)
-        given = np.asarray(columns["error"])[:, None] if trained else None
-
-        def interval(level: float) -> Any:
-            return within_group_correlation(
-                columns["concordance"], columns["steps"], names, given=given, cluster=clusters,
-                level=level,
-            )  # fmt: skip
-
-        if not np.isfinite(interval(0.95).estimate):
-            raise NotTested("Steps do not differ among the networks of any picture.")
-        return Evidence.of_interval(interval, f"{len(names)} runs.")
-
-    return measure
 
 
 def archived(grid: Any, genome: str) -> Callable[..., Measure]:

@@ -6,10 +6,8 @@ from typing import Any
 
 from recombine.lab.study import Claim
 from recombine.studies import _fracture as parts
+from recombine.studies import _fracture_siblings as siblings
 from recombine.studies import _fracture_students as students
-
-STIRRED = "stirred"
-STIR = 0.1  # of freshly drawn weights, so that evolution's idle neurons can learn at all
 
 
 def claims(grid: Any) -> list[Claim]:
@@ -64,8 +62,9 @@ def of_pictures(grid: Any) -> list[Claim]:
         pair("the path matters",
              "Descent along the pictures of the ancestors, to an error of at most "
              f"{error}, ends at a concordance higher by at least .15 than descent on the picture "
-             "alone",
-             parts.between(grid, "concordance", "descent", "curriculum"), at_least=0.15),
+             "alone, at the same error (where the difference of log errors is 0, fitted over "
+             "pictures)",
+             parts.at_one_error(grid, "concordance", "descent", "curriculum"), at_least=0.15),
         pair("evolution told what to draw fails",
              f"Evolution towards the picture ends, after {grid.directed:,} evaluations, at an "
              "error at least 10 times that of descent (log10 of the ratio)",
@@ -77,25 +76,26 @@ def of_siblings(grid: Any) -> list[Claim]:
     bound = f"an error of {grid.matched:g}"
     sooner = [
         Claim(f"fracture costs steps: {sibling}",
-              f"Networks trained by descent take more steps than evolution's until {bound} on the "
-              f"{sibling} picture (log2 of the ratio)",
-              parts.slower(grid, sibling), unit="pictures", above=0.0)
+              "Networks trained by descent take more steps than evolution's, idle neurons awake, "
+              f"until {bound} on the {sibling} picture (log2 of the ratio)",
+              siblings.slower(grid, sibling), unit="pictures", above=0.0)
         for sibling in grid.siblings
     ]  # fmt: skip
     return [
         *sooner,
-        Claim("fracture costs steps: idle neurons awake",
-              f"The same over all siblings where {STIR:g} of freshly drawn weights was added to "
-              "evolution's network, whose idle neurons no gradient would reach",
-              parts.slower(grid, *grid.siblings, whole=STIRRED), unit="pictures", above=0.0),
+        Claim("fracture costs steps: idle neurons asleep",
+              "The same over all siblings for evolution's networks as they are, most of whose "
+              "neurons have zeros on both sides, so that no gradient reaches them",
+              siblings.slower(grid, *grid.siblings, whole="evolved"), unit="pictures", above=0.0),
         Claim("concordance tells who learns a sibling sooner",
-              f"Among all networks of one picture, those of higher concordance take fewer steps "
-              f"until {bound} on its siblings (rank correlation within picture and sibling)",
-              parts.foretold(grid), unit="pictures", below=0.0),
+              "Among the networks of one picture, evolution's awake, those in which the neurons "
+              "that are heard have a higher concordance take fewer steps until "
+              f"{bound} on its siblings (rank correlation within picture and sibling)",
+              siblings.foretold(grid), unit="pictures", below=0.0),
         Claim("also among trained networks",
               "The same among those trained by descent, with or without a curriculum, given the "
               "error they had reached on their own picture",
-              parts.foretold(grid, trained=True), unit="pictures", below=0.0),
+              siblings.foretold(grid, trained=True), unit="pictures", below=0.0),
     ]  # fmt: skip
 
 

@@ -15,13 +15,15 @@ from recombine.report.document import Figure, Gallery, Section, Strip, Table
 from recombine.report.figures import Estimates, Panel, Points, Series, dots, panels, scatter
 from recombine.studies import _base as base
 from recombine.studies import _fracture as parts
+from recombine.studies import _fracture_siblings as later
 from recombine.studies import _fracture_students as pupils
 
 WORDS = {"evolved": "by evolution", "descent": "by descent", "curriculum": "by a curriculum",
-         "stirred": "by evolution, stirred", "scratch": "from scratch"}  # fmt: skip
+         "awake": "by evolution, awake", "scratch": "from scratch"}  # fmt: skip
 MADE = {"stencils": "by making", "unselected": "by mutation alone"}
 POINTS = 40  # of a curve that is drawn
-SYMMETRY = {"concordance": "concordance", "symmetric_share": "share above .95",
+SYMMETRY = {"concordance": "concordance", "heard": "concordance, heard",
+            "symmetric_share": "share above .95",
             "rotated": "concordance, rotated", "sweep_symmetry": "sweeps",
             "dropped": "sweeps left out (mean)"}  # fmt: skip
 SHAPE = {"error": "error", "variation": "variation", "distinct": "distinct maps",
@@ -42,13 +44,15 @@ def sections(grid: Any, results: Results) -> list[Section]:
 def _shown(grid: Any, results: Results, table: str) -> list[tuple[Row, Row]]:
     """Evolution's network of a picture, and the first of descent's that draws it.
 
-    Where none does it is the nearest one, and the page says so.
+    Where none does it is the nearest one, and the page says so. Of our pictures those are shown
+    that have a symmetry to keep.
     """
     rows = Results([r for part in ("genome", "picture") for r in results.where(part=part)
                     if "picture-fracture" in r.readings
                     and table in r.readings["picture-fracture"].tables])  # fmt: skip
     pairs = []
-    for row in rows.where(way="evolved"):
+    ours = _most_symmetric(grid, rows.where(way="evolved", source="evolved"))
+    for row in (*rows.where(way="evolved", part="genome"), *ours):
         same = {k: row.labels[k] for k in ("part", "source", "picture")}
         twins = rows.where(way="descent", **same)
         drawing = parts.able(twins, grid, same["part"])
@@ -57,6 +61,15 @@ def _shown(grid: Any, results: Results, table: str) -> list[tuple[Row, Row]]:
         elif twins:
             pairs.append((row, min(twins, key=_error)))
     return pairs
+
+
+def _most_symmetric(grid: Any, rows: Results) -> list[Row]:
+    """The first pictures that are symmetric; where they are too few, then the most symmetric."""
+
+    def lacks(row: Row) -> float:
+        return max(0.0, grid.symmetric - parts.of_picture(row, "target_symmetry"))
+
+    return sorted(rows, key=lacks)[: grid.shown]
 
 
 def _error(row: Row) -> float:
@@ -93,8 +106,9 @@ def walls(grid: Any, results: Results) -> Section:
         share = parts.of_picture(row, "symmetric_share")
         unable = " (does not draw it)" if _unable(grid, row) else ""
         told = (
-            f"{_called(row)}: error {reading.values['error']:.2g}{unable}, "
-            f"{reading.values['distinct']:.0f} distinct maps, {share:.0%} symmetric"
+            f"{_called(row)}: error {reading.values['error']:.2g}{unable}, own symmetry "
+            f"{reading.values['target_symmetry']:.2f}, {reading.values['distinct']:.0f} distinct "
+            f"maps, {share:.0%} of them symmetric"
         )
         png = base64.b64decode(reading.tables["wall"]["png"][0])
         hung.append(Strip(told, png, [share > 0.5], "most neurons symmetric"))
@@ -106,9 +120,11 @@ def walls(grid: Any, results: Results) -> Section:
         "same. A green frame: the neuron has the symmetry that the picture itself has most of "
         "(concordance above .95). An orange frame: it does not. The mark below says whether most "
         "neurons do. Where there are more maps than places they are taken evenly from the first "
-        "layer to the last. The pictures are the first ones, not the best, and so are the twins: "
-        "of those that draw the picture, the first." + _plainly(grid, pairs),
+        "layer to the last. Our pictures are the first ones with a symmetry of their own of at "
+        f"least {grid.symmetric:g} (where they are too few, the most symmetric of the others), and "
+        "the twins are the first, too, of those that draw the picture." + _plainly(grid, pairs),
         galleries=[Gallery("Feature maps", hung)] if hung else [],
+        first=True,
     )
 
 
@@ -120,18 +136,19 @@ def strips(grid: Any, results: Results) -> Section:
         for number in range(min(2, *(len(t["png"]) for t in tables))):
             for row, table in zip((left, right), tables, strict=True):
                 unable = " (does not draw it)" if _unable(grid, row) else ""
+                shares = " and ".join(f"{table[end][number]:.2f}" for end in ("smaller", "larger"))
                 hung.append(Strip(f"{_called(row)}{unable}: weight {number + 1}",
                                   base64.b64decode(table["png"][number]),
-                                  [mark == "1" for mark in table["marks"][number]],
-                                  "still symmetric"))  # fmt: skip
+                                  caption=f"symmetric share of the change: {shares}"))  # fmt: skip
     return Section(
         "One weight at a time",
         "One weight, drawn at random, is made smaller (to the left) and larger (to the right) "
         f"until the picture has changed by a set amount, the same for all: {EFFECT:g}, mean "
         "squared, at both ends. Weights that cannot be moved to that, to within a tenth, are "
         "passed over. The picture in the middle is unchanged, and the networks are those of the "
-        "walls. A tick: still as symmetric as the unchanged one, to within .1."
-        + _plainly(grid, pairs),
+        "walls. Below each strip: which share of the change, at the left end and at the right, is "
+        "its own mirror image under the picture's symmetry. 1: the change keeps it. About .5: a "
+        "change that knows nothing of it." + _plainly(grid, pairs),
         galleries=[Gallery("Sweeps", hung)] if hung else [],
     )
 
@@ -163,11 +180,11 @@ def _concordances(grid: Any, rows: Results) -> list[Figure]:
     if not pictures:
         return []
     named = {}
-    for way, word in WORDS.items():
+    for way in ("evolved", "descent", "curriculum"):
         found = parts.by_picture(parts.able(rows, grid, way=way),
                                  lambda r: parts.of_picture(r, "concordance"))  # fmt: skip
         if found:
-            named[word] = found
+            named[WORDS[way]] = found
     named["untrained"] = parts.by_picture(
         rows.where(way="descent"), lambda r: parts.of_picture(r, "concordance", "untrained")
     )
@@ -191,7 +208,7 @@ def _measure_table(
                ("picture", "stencils", "stencils"),
                *(("genome", name, name) for name in grid.genomes)]  # fmt: skip
     for part, source, called in sources:
-        for way in ("evolved", "descent", "curriculum"):
+        for way in ("evolved", parts.AWAKE, "descent", "curriculum"):
             whole = results.where(part=part, source=source, way=way)
             rows = parts.able(results, grid, part, source=source, way=way)
             if not whole:
@@ -245,7 +262,7 @@ def siblings(grid: Any, results: Results) -> Section:
                 some = slice(None, None, max(1, len(middle) // POINTS))
                 lines.append(Series(WORDS[way], curves[0][0][some].tolist(), middle[some].tolist()))
         along.append(Panel(sibling, lines))
-    points = parts.sibling_points(grid, results, ways)
+    points = later.sibling_points(grid, results, ways)
     cloud = [
         Points(WORDS[way], [p["concordance"] for p in points if p["way"] == way],
                [2 ** p["steps"] for p in points if p["way"] == way])
@@ -255,16 +272,19 @@ def siblings(grid: Any, results: Results) -> Section:
                       log_y=True, references=[(grid.matched, "learnt")])]  # fmt: skip
     if cloud:
         figures.append(
-            scatter("Steps to a sibling by concordance before", "concordance", "steps", cloud,
-                    log_y=True, caption="Runs that never get there stand at the last step.")
+            scatter("Steps to a sibling by concordance before", "concordance of what is heard",
+                    "steps", cloud, log_y=True,
+                    caption="Runs that never get there stand at the last step.")
         )  # fmt: skip
     return Section(
         "What is learnt next",
         "All networks go on to learn a sibling of their picture: turned about its diagonal, with "
         "its colours exchanged, or with its right half replaced by another picture's. If fracture "
         f"costs anything, fractured networks should take longer to an error of {grid.matched:g}. "
-        "Stirred: evolution's network with a tenth of freshly drawn weights added, since where all "
-        "weights of a neuron are zero no gradient ever wakes it. From scratch: a new network.",
+        "Where all weights on both sides of a neuron are zero no gradient ever reaches it, and "
+        "evolution leaves most neurons so. Awake: evolution's network with fresh weights into such "
+        "idle neurons, and still none out of them, so that it draws exactly the same and can "
+        "learn. From scratch: a new network.",
         figures=figures, tables=[_sibling_table(grid, rows, ways)],
     )  # fmt: skip
 
@@ -274,7 +294,7 @@ def _sibling_table(grid: Any, rows: Results, ways: Sequence[str]) -> Table:
     for sibling in grid.siblings:
         for way in ways:
             chosen = rows.where(sibling=sibling, way=way)
-            found = [parts.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
+            found = [later.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
             if not found:
                 continue
             middle = float(np.median([2**steps for steps, _ in found]))
@@ -320,14 +340,19 @@ def students(grid: Any, results: Results) -> Section:
         cells = [base.interval_text(chosen.values(*pair)) for pair in _STUDENT]
         called = f"{share:g} held out" if share >= 0 else "from scratch"
         table.append([called, *cells, base.interval_text(np.asarray(steps)), len(steps)])
-    untrained = [base.interval_text(rows.values(*pair, "untrained")) for pair in _STUDENT]
-    table.append(["untrained", *untrained, "", len(rows)])
+    for control in ("untrained", "shuffled", "planted", "mixed"):
+        cells = [_controlled(rows, *pair, control) for pair in _STUDENT]
+        table.append([control, *cells, "", len(rows)])
     return Section(
         "Networks that do not draw",
         "Students learn tasks composed of a teacher's modules, from more or fewer combinations. "
-        "Concordance: a unit answers to a module alike in any company. Disentanglement: a unit "
-        "tells of one module. Selectivity: moving one weight changes the answers where one module "
-        "is at work. Then one module is exchanged for a new one, and all students of a seed learn "
+        "Concordance: a unit answers to a module alike in any company. It says nothing of how many "
+        "modules a unit mixes, and untrained networks, which are nearly linear, may have more of "
+        "it than trained ones. Disentanglement: a unit tells of one module. Selectivity: moving "
+        "one weight changes the answers where one module is at work. Shuffled: modules dealt out "
+        "anew among tasks. Planted: a unit for each module, and weights that belong to one each. "
+        "Mixed: every unit a random mix of all modules.\n\n"
+        "Then one module is exchanged for a new one, and all students of a seed learn "
         f"it from the same examples, until a seen score of {grid.learnt:g}. Students are compared "
         "with those of the same teacher that saw the same combinations: who saw fewer differs in "
         "everything.",
@@ -337,6 +362,12 @@ def students(grid: Any, results: Results) -> Section:
                       "Means over students with 95 % intervals, of those with a seen score of at "
                       "least .9.")],
     )  # fmt: skip
+
+
+def _controlled(rows: Results, instrument: str, name: str, control: str) -> str:
+    """A number of a control, over the students whose reading has it."""
+    having = [r for r in rows if control in r.readings[instrument].controls]
+    return base.interval_text(Results(having).values(instrument, name, control))
 
 
 def _student_cloud(grid: Any, results: Results, rows: Results, name: str) -> Figure:

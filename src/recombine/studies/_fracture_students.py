@@ -9,7 +9,8 @@ import numpy as np
 from recombine.lab.statistics import within_group_correlation
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
-from recombine.studies._fracture import Measure, log_steps
+from recombine.studies._fracture import Measure
+from recombine.studies._fracture_siblings import log_steps
 
 
 def module_steps(

@@ -30,7 +30,7 @@ from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _fracture_claims as claimed
 from recombine.studies import _fracture_report as report
-from recombine.studies._fracture_claims import STIR, STIRRED
+from recombine.studies._fracture import AWAKE
 from recombine.supports import SupportRule
 
 # The architectures of the published twins: as small as each genome allows.
@@ -105,9 +105,13 @@ class FractureStudy(Study):
         "That any one number is fracture: each measure is of one symptom, and of one basis.",
         "Many evolutions: the pictures of a run come from one, and some share early ancestors.",
         "What selection by people would do: our unselected genomes are matched to our evolution.",
-        "Symmetry of networks that do not draw: no change of a teacher's inputs leaves its answers "
-        "the same or makes them known, so what stands for it there is how alike a unit answers to "
-        "a module in any company.",
+        "Symmetry of networks that do not draw: all that is known of a teacher's is that twice the "
+        "weight of its modules doubles its answers, which tells no unit from another, so what "
+        "stands for it there is how alike a unit answers to a module in any company. Concordance "
+        "under the symmetries that a family does have is measured in study symmetry.",
+        "Mixing, by concordance: units that add up all modules have as much of it as units of one "
+        "module each, and untrained networks may have more than trained ones. Disentanglement "
+        "tells of mixing.",
     )
     presets: ClassVar = {
         "smoke": Grid(
@@ -184,17 +188,19 @@ def pictures(grid: Grid) -> list[Cell]:
     found = []
     for source in ("evolved", "unselected", "stencils"):
         count = collection(grid, source).count
-        # A stencil has no ancestors to go along, and an unselected genome none worth it.
-        trained = ("descent", "curriculum") if source == "evolved" else ("descent",)
+        # A stencil has no ancestors to go along, and an unselected genome none worth it; only
+        # evolution's networks go on to learn, so that only theirs are woken.
+        more = ("curriculum", AWAKE) if source == "evolved" else ()
         for number in range(count):
-            for way, twin in ways(grid, grid.twins, *trained):
+            for way, twin in ways(grid, grid.twins, "descent", *more):
                 # Of every twin: which of them draws the picture is not known before.
-                shows = source == "evolved" and number < grid.shown
+                # Of every picture: how symmetric it is, by which some are chosen, neither.
+                shows = source == "evolved" and way in ("evolved", "descent")
                 found.append(Cell(
                     painter(grid, source, number, way, twin),
                     {"part": "picture", "source": source, "picture": number, "way": way,
                      "twin": twin},
-                    (PictureFracture(grid.sweeps, shows and way != "curriculum"),),
+                    (PictureFracture(0 if way == AWAKE else grid.sweeps, shows),),
                 ))  # fmt: skip
     return found
 
@@ -203,13 +209,12 @@ def siblings(grid: Grid) -> list[Cell]:
     """Every network goes on to a sibling of its picture; a new one begins there."""
     found = []
     for number in range(grid.pictures):
-        for way, twin in ways(grid, grid.twins, "descent", "curriculum", STIRRED, ANEW):
-            drawn = {ANEW: "descent", STIRRED: "evolved"}.get(way, way)
-            before = painter(grid, "evolved", number, drawn, 0 if drawn == "evolved" else twin)
+        for way, twin in ways(grid, grid.twins, "descent", "curriculum", AWAKE, ANEW):
+            before = painter(grid, "evolved", number, "descent" if way == ANEW else way, twin)
             for sibling in grid.siblings:
                 learner = replace(
                     before, sibling=sibling, begin=None if way == ANEW else before,
-                    stir=STIR if way == STIRRED else 0.0, seed=number + APART * twin,
+                    seed=number + APART * twin,
                     training_steps=grid.sibling_steps, evaluation_every=LOOKS,
                 )  # fmt: skip
                 labels = {"part": "sibling", "picture": number, "way": way, "twin": twin,
