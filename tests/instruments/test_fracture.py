@@ -17,7 +17,6 @@ from recombine.instruments.fracture import (
     EFFECT,
     Seen,
     _answers,
-    _swept,
     by_module,
     concordance,
     grid,
@@ -29,6 +28,7 @@ from recombine.instruments.fracture import (
     seen,
     selectivity,
     squared_correlation,
+    swept,
 )
 from recombine.lab.engine import Population, initial_state
 from recombine.learners import Supervised
@@ -215,7 +215,7 @@ def test_weights_are_moved_to_one_effect_and_those_that_cannot_be_are_dropped(tr
     for path, dead in (("first/input", columns == 3), ("output", rows == 3)):
         places = np.arange(1, 16 * 16, 4)
         places = np.unique(np.concatenate([places, np.flatnonzero(dead)]))
-        changes, reached = map(np.asarray, _swept(
+        changes, reached = map(np.asarray, swept(
             subject.program, path, subject.arrays, subject.model, batch, places, wanted
         ))  # fmt: skip
         assert not reached[dead[places]].any() and reached[~dead[places]].mean() > 0.8

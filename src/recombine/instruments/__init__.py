@@ -19,6 +19,7 @@ REGISTRY = {
     "segregation": "recombine.instruments.segregation:Segregation",
     "subnetworks": "recombine.instruments.subnetworks:Subnetworks",
     "fracture": "recombine.instruments.fracture:Fracture",
+    "symmetry": "recombine.instruments.symmetry:Symmetry",
     "picture-fracture": "recombine.instruments.picture_fracture:PictureFracture",
     "uncertainty": "recombine.instruments.uncertainty:Uncertainty",
 }
@@ -45,6 +46,7 @@ __getattr__, __all__ = lazy(
         "Subgraphs": "recombine.instruments.subgraphs",
         "Subnetworks": "recombine.instruments.subnetworks",
         "Subject": "recombine.instruments.subject",
+        "Symmetry": "recombine.instruments.symmetry",
         "Uncertainty": "recombine.instruments.uncertainty",
         "check_instrument": "recombine.instruments.check",
     },

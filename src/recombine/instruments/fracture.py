@@ -120,10 +120,10 @@ class Fracture(Instrument):
                 continue
             count = max(1, self.sweeps // len(real))
             chosen = jnp.asarray(rng.choice(places, min(count, places.size), replace=False))
-            swept, reached = _swept(
+            changed, reached = swept(
                 network.program, path, network.arrays, network.model, batch, chosen, wanted
             )
-            pairs = zip(np.asarray(swept), np.asarray(reached), strict=True)
+            pairs = zip(np.asarray(changed), np.asarray(reached), strict=True)
             changes += [change if there else None for change, there in pairs]
         return changes
 
@@ -204,8 +204,8 @@ def measured(layer: Seen) -> dict[str, float]:
     importance = by_module(layer)
     return {
         "concordance": concordance(layer),
-        "disentanglement": 1 - _weighted_entropy(importance),
-        "completeness": 1 - _weighted_entropy(importance.T),
+        "disentanglement": 1 - weighted_entropy(importance),
+        "completeness": 1 - weighted_entropy(importance.T),
     }
 
 
@@ -242,7 +242,7 @@ def squared_correlation(
     return ((one.T @ two) / np.maximum(scale, 1e-12)) ** 2
 
 
-def _weighted_entropy(importance: Float[np.ndarray, "row column"]) -> float:
+def weighted_entropy(importance: Float[np.ndarray, "row column"]) -> float:
     """The mean normalised entropy of the rows, each counted by what it tells in all."""
     total = importance.sum(axis=1)
     share = importance / np.maximum(total, 1e-12)[:, None]
@@ -323,7 +323,7 @@ def _answers(program: Any, arrays: Any, model: Any, batch: Any) -> Array:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _swept(
+def swept(
     program: Any, path: str, arrays: Any, model: Any, batch: Any, places: Int[Array, "weight"],
     wanted: Float[Array, ""],
 ) -> tuple[Float[Array, "weight row"], Bool[Array, "weight"]]:  # fmt: skip

@@ -23,6 +23,7 @@ REGISTRY = {
     "subnetworks": "recombine.studies.subnetworks:SubnetworksStudy",
     "anatomy": "recombine.studies.anatomy:Anatomy",
     "fracture": "recombine.studies.fracture:FractureStudy",
+    "symmetry": "recombine.studies.symmetry:SymmetryStudy",
     "binding": "recombine.studies.binding:BindingStudy",
     "collection": "recombine.studies.collection:Collection",
     "foretold": "recombine.studies.foretold:ForetoldStudy",
