@@ -104,6 +104,29 @@ def test_one_who_guesses_is_told_that_guessing_reaches_as_much():
     assert artefact.estimate == pytest.approx(0, abs=1e-12) and artefact.low >= -1e-12
 
 
+def concluded(answers):
+    return KIT.conclusion(answers, judge(KIT.claims(answers), Results([])))
+
+
+def test_the_conclusion_calls_a_share_that_guessing_reaches_an_artefact():
+    told = concluded(answered(drawn({"tasks": "case9"}, items=12), guess))
+    assert told.startswith("On power flow: ")
+    assert "The model satisfies no more than that: its percentage is an artefact of the mix" in told
+    assert "not a ceiling of reasoning" in told and "supported" not in told
+
+
+def test_the_conclusion_says_that_a_model_which_solves_everything_meets_no_ceiling():
+    told = concluded(answered(drawn(WHOLE, items=6), lambda q: q.gold))
+    assert "The model satisfies more than that and is not held at 50 to 65 %" in told
+
+
+def test_the_conclusion_tells_of_each_kind_apart_and_why_one_was_not_tested():
+    questions = drawn({"tasks": "case9,knapsack"}, items=6)
+    told = concluded(answered(questions, lambda q: guess(q) if "case9" in q.id else ""))
+    assert told.startswith("On power flow: ") and "On whole numbers" not in told
+    assert "Only 0.00 of the answers on whole numbers could be read" in told
+
+
 def verdicts(answers):
     return {j.claim.name: j for j in judge(KIT.claims(answers), Results([]))}
 
@@ -114,7 +137,7 @@ def test_a_model_that_says_nothing_of_use_is_not_judged(refusal):
     mute = {q.id: Answer("I'm sorry, but I can't help with that.", refusal=refusal)
             for q in questions}  # fmt: skip
     found = verdicts(answers := scored(KIT, questions, mute))
-    assert len(found) == 10
+    assert len(found) == 12
     for name, judgement in found.items():
         assert judgement.verdict == "not tested here"
         kind = name.partition(":")[0]

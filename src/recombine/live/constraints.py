@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from recombine.constraints.ceiling import MODEL, concluded
 from recombine.constraints.family import verdict_scores
 from recombine.constraints.problem import KINDS, Problem, judge
 from recombine.constraints.prompts import parse, prompt, stated
@@ -100,7 +101,10 @@ class Constraints(Kit):
 
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         each = [told(answers.where(task=task)) for task in answers.labels("task")]
-        return f"{verdicts(judgements)} Satisfied: {'; '.join(each)}."
+        reasons = dict.fromkeys(one.note for one in judgements if one.interval is None)
+        said = concluded([one for one in judgements if one.interval is not None], MODEL)
+        head = " ".join([said, *reasons]) if said else verdicts(judgements)
+        return f"{head} Satisfied: {'; '.join(each)}."
 
     def sections(self, answers: Answers) -> Sequence[Section]:
         return sections(answers)
@@ -139,6 +143,10 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
         return Evidence.of_values([r[f"{kind_of} held"] / r[f"{kind_of} asked"] for r in rows])
 
     return [
+        Claim(f"{kind}: takes no competence",
+              f"{on}, an answer that takes no thought, or the optimum with 1 % noise, satisfies at "
+              f"least {LOW:.2f} of all constraints, where the ceiling is said to begin",
+              read(lambda: _null(answers)), "items", at_least=LOW),
         Claim(f"{kind}: ceiling",
               f"{on}, the model satisfies between {LOW:.2f} and {HIGH:.2f} of the constraints",
               read(lambda: Evidence.of_values(answers.values("micro"))), "items",
@@ -158,8 +166,19 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
     ]  # fmt: skip
 
 
+def _null(answers: Answers) -> Evidence:
+    name, shares = _better_null(answers)
+    return Evidence.of_values(shares, f"The {name}, the better of the two.")
+
+
 def _null_over_model(answers: Answers) -> Evidence:
+    name, shares = _better_null(answers)
+    own = np.asarray(answers.values("micro"))
+    return Evidence.of_values(shares - own, f"Against the {name}, the better of the two.")
+
+
+def _better_null(answers: Answers) -> tuple[str, Float[np.ndarray, "item"]]:
+    """Which of a guess and the optimum with noise satisfies more, and its share item by item."""
     shares = null_shares(answers)
     best = max(("guess", "noise"), key=lambda name: float(np.mean(shares[name])))
-    own = np.asarray(answers.values("micro"))
-    return Evidence.of_values(shares[best] - own, f"Against the {best}, the better of the two.")
+    return best, shares[best]
