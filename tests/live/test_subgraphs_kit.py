@@ -9,7 +9,7 @@ import pytest
 from recombine.cli import main
 from recombine.errors import RecombineError
 from recombine.graphs import workings_of
-from recombine.live import Scripted, estimate, kit_named, run_kit
+from recombine.live import Question, Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.subgraphs import read_steps, write_steps
 
@@ -138,6 +138,42 @@ def test_answers_in_another_dress_are_still_read():
     assert KIT.score(marks, f"ANSWER: [{marks.gold.replace(' ', ', ')}]")["correct"] == 1
     puzzle = next(q for q in drawn() if q.id == "zebra-2x2-answer-0")
     assert KIT.score(puzzle, f"So:\nAnswer: {puzzle.gold.upper()}.")["correct"] == 1
+
+
+def product(x, y):
+    """A question about one product, as the kit would ask it."""
+    columns = {"task": "multiplication", "form": "answer", "source": f"{x}*{y}"}
+    return Question(f"{x}*{y}", "?", str(x * y), columns)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "said", "digits"),
+    [
+        (480, 515, "0247200", (1, 1, 1)),  # zeros in front are no mistake
+        (100, 100, "010000", (1, 1, 1)),
+        (100, 100, "9999", None),  # short of a product that fills fewer places than it might
+        (100, 100, "1000", None),
+        (480, 515, "24720", None),
+        (480, 515, "2472000", None),
+        (480, 515, "257200", (1, 1, 0)),
+        (100, 100, "20000", (0, 1, 1)),
+    ],
+)
+def test_digits_are_judged_only_where_they_line_up(x, y, said, digits):
+    scores = KIT.score(product(x, y), f"ANSWER: {said}")
+    found = tuple(scores[name] for name in ("first_digit", "last_digit", "middle"))
+    assert found == (digits or (0, 0, 0)) and scores["lined_up"] == (digits is not None)
+    assert scores["correct"] == (int(said) == x * y) and scores["parsed"] == 1
+
+
+def test_wrong_products_of_another_length_say_nothing_about_digits(tmp_path):
+    settings = {**SMALL, "tasks": "multiplication", "forms": "answer", "products": "2x2"}
+    options = KIT.chosen(settings, items=20)
+    model = Scripted(lambda prompt: "ANSWER: 7", "short")
+    claims = run_kit(KIT, model, tmp_path, options).summary["claims"]
+    digits = [claim for claim in claims if "digits" in claim["name"]]
+    assert len(digits) == 3 and {claim["verdict"] for claim in digits} == {"not tested here"}
+    assert all("have the right number of digits: five are needed" in c["note"] for c in digits)
 
 
 def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):

@@ -42,10 +42,12 @@ from recombine.seeds import host_seed
 
 PRODUCTS, LISTS, PUZZLES = "multiplication", "subsequence", "zebra"
 ANSWER, STEPS = "answer", "steps"
-SCORES = ("correct", "parsed", "first_digit", "last_digit", "middle", *LABELS)
+SCORES = ("correct", "parsed", "lined_up", "first_digit", "last_digit", "middle", *LABELS)
 CLUES = ("at", "same", "left", "beside")
 REACH = 5
 MOST_DIGITS, MOST_NUMBERS = 6, 18
+PLACES_JUDGED = 3  # digits of a product that has a first, a last and a middle
+OF_WRONG = "Of wrong products with the right number of digits"
 ENDING = "\nThink as long as you need, and end with one line of the form\nANSWER: "
 RULES = {
     PRODUCTS: "Multiply the two numbers.",
@@ -134,7 +136,7 @@ class Subgraphs(Kit):
         found["correct"] = float(said is not None and said == question.gold)
         found["parsed"] = float(said is not None)
         if task == PRODUCTS and said is not None:
-            found.update(_digits(source, question.gold, said))
+            found.update(_digits(question.gold, said))
         return found
 
     def solve(self, question: Question) -> str:
@@ -149,12 +151,12 @@ class Subgraphs(Kit):
                   "Accuracy falls by more than .1 from the smallest to the largest size asked, "
                   "mean over tasks and forms", if_readable(answers, lambda: _falls(answers)),
                   unit="items", above=0.1),
-            Claim("last digits", "Of wrong products, at least .9 have the last digit right",
+            Claim("last digits", f"{OF_WRONG}, at least .9 have the last digit right",
                   lambda _: _of_wrong(answers, "last_digit"), unit="items", at_least=0.9),
-            Claim("first digits", "Of wrong products, at least .6 have the first digit right",
+            Claim("first digits", f"{OF_WRONG}, at least .6 have the first digit right",
                   lambda _: _of_wrong(answers, "first_digit"), unit="items", at_least=0.6),
             Claim("middle digits",
-                  "Of wrong products, at most .5 have all digits between first and last right",
+                  f"{OF_WRONG}, at most .5 have all digits between first and last right",
                   lambda _: _of_wrong(answers, "middle"), unit="items", at_most=0.5),
         )  # fmt: skip
 
@@ -303,21 +305,23 @@ def _said(task: str, source: str, answer: str) -> str | None:
     return " ".join(map(str, found)) if len(found) == len(source.split(" ")) else None
 
 
-def _digits(source: str, gold: str, said: str) -> dict[str, float]:
-    places = len(source) - 1
-    right, given = gold.zfill(places), said.zfill(places)
-    if len(given) != places:
+def _digits(gold: str, said: str) -> dict[str, float]:
+    """Which digits are right, of answers with as many as the product has: others do not line up.
+
+    Zeros in front are no part of either, so that a short answer has no first digit by padding.
+    """
+    if len(said) != len(gold):
         return {}
-    marks = [a == b for a, b in zip(right, given, strict=True)]
-    return {"first_digit": float(marks[0]), "last_digit": float(marks[-1]),
+    marks = [a == b for a, b in zip(gold, said, strict=True)]
+    return {"lined_up": 1.0, "first_digit": float(marks[0]), "last_digit": float(marks[-1]),
             "middle": float(all(marks[1:-1]))}  # fmt: skip
 
 
 def _of_wrong(answers: Answers, score: str) -> Evidence:
     wrong = [r for r in answers.where(task=PRODUCTS)
-             if r["correct"] == 0 and r["parsed"] == 1 and not r.answer.cut
-             and len(r["source"]) > 3]  # fmt: skip
-    enough(len(wrong), "wrong products that could be read")
+             if r["correct"] == 0 and r["lined_up"] == 1 and not r.answer.cut
+             and len(r.question.gold) >= PLACES_JUDGED]  # fmt: skip
+    enough(len(wrong), "wrong products that could be read and have the right number of digits")
     right = sum(row[score] == 1 for row in wrong)
     return Evidence.of_interval(lambda level: share(right, len(wrong), level))
 
