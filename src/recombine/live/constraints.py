@@ -19,11 +19,14 @@ from recombine.constraints.tasks import POWER_FLOW, WHOLE_NUMBERS, task_named
 from recombine.errors import InvalidRequest
 from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
+from recombine.live.comparing import Earlier, difference
 from recombine.live.constraints_page import family_of, null_shares, problem_of, sections, told
 from recombine.live.kit import Answers, Kit, Options, Question, enough, if_readable, verdicts
 from recombine.report.document import Section
 
 LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
+APART = 0.05  # two runs that differ by no more satisfy the same share
+SAME = f"the same within {APART:.2f}"
 ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
 THINKING = "Use no tools. Think as long as you need, then end with one JSON object"
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -54,6 +57,7 @@ class Constraints(Kit):
     longest = 4096
     # What is feasible depends on the instance, not on its optimum: gold is not what is scored.
     within = None
+    paired = ("task", "instance")
     not_shown = (
         "How the published share weighs its constraints, or with which tolerances. Here balances "
         "hold to .01 and bounds to .001 per unit; whole numbers must be exact.",
@@ -99,12 +103,16 @@ class Constraints(Kit):
         kinds = [k for k in (POWER_FLOW, WHOLE_NUMBERS) if len(answers.where(kind=k))]
         return [claim for kind in kinds for claim in _claims(kind, answers.where(kind=kind))]
 
+    def compared(self, answers: Answers, other: Earlier) -> Sequence[Claim]:
+        kinds = [k for k in (POWER_FLOW, WHOLE_NUMBERS) if len(answers.where(kind=k))]
+        return [_same(kind, answers.where(kind=kind), other) for kind in kinds]
+
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         each = [told(answers.where(task=task)) for task in answers.labels("task")]
         reasons = dict.fromkeys(one.note for one in judgements if one.interval is None)
         said = concluded([one for one in judgements if one.interval is not None], MODEL)
         head = " ".join([said, *reasons]) if said else verdicts(judgements)
-        return f"{head} Satisfied: {'; '.join(each)}."
+        return f"{head} Satisfied: {'; '.join(each)}.{_beside(judgements)}"
 
     def sections(self, answers: Answers) -> Sequence[Section]:
         return sections(answers)
@@ -164,6 +172,29 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
               "least as large a share of the constraints as the model does",
               read(lambda: _null_over_model(answers)), "items", at_least=0.0),
     ]  # fmt: skip
+
+
+def _same(kind: str, answers: Answers, other: Earlier) -> Claim:
+    """The published claim that to reason changes nothing, or any other two runs side by side."""
+    return Claim(
+        f"{kind}: {SAME}",
+        f"On {kind}, the share of satisfied constraints differs by at most {APART:.2f} from that "
+        "of the earlier run on the same instances",
+        if_readable(answers, lambda: difference(answers, other, "micro", f" on {kind}"),
+                    f" on {kind}"),
+        "items", at_least=-APART, at_most=APART,
+    )  # fmt: skip
+
+
+def _beside(judgements: Sequence[Judgement]) -> str:
+    """How this run differs from an earlier one, where it was put against one."""
+    told = [
+        f"{one.claim.name.partition(':')[0]} {one.interval.estimate:+.3f} "
+        f"[{one.interval.low:+.3f}, {one.interval.high:+.3f}], {SAME}: {one.verdict}"
+        for one in judgements
+        if one.claim.name.endswith(f": {SAME}") and one.interval is not None
+    ]
+    return f" More than the earlier run: {'; '.join(told)}." if told else ""
 
 
 def _null(answers: Answers) -> Evidence:
