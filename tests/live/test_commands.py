@@ -153,6 +153,19 @@ def test_a_failure_is_one_line_and_exit_code_two(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_refused_key_is_told_by_the_name_of_its_variable(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("ORACLE_KEY", "s3cret")
+    with StandIn(solve, always=fails(code)) as server:
+        words = f"battery {SMALL} --endpoint {server.url} --model m --to {tmp_path}/run --yes"
+        with pytest.raises(RecombineError, match=f"HTTP {code}.*; check the key in ORACLE_KEY, "
+                                                 "and that it may use m$") as found:  # fmt: skip
+            typed(f"{words} --quiet --key-variable ORACLE_KEY")
+        assert "s3cret" not in str(found.value) and "\n" not in str(found.value)
+        with pytest.raises(RecombineError, match=r"no key was sent: .* with --key-variable$"):
+            typed(f"{words} --quiet --key-variable none")
+
+
 def test_a_damaged_log_is_told_of_in_one_line_without_any_code(tmp_path):
     (tmp_path / "answers.jsonl").write_text('{"key": "a", "answer": "yes"}\n[]\n', "utf-8")
     with StandIn(solve) as server:
