@@ -169,6 +169,10 @@ DRESSES = [
     "<think>ANSWER: 1 2 3, no, yes</think>\nANSWER: {}",
     "ANSWER: 1, no, yes\nWait, that is wrong.\nANSWER: {}",
     r"So we get \boxed{{{}}}",
+    "ANSWER: {}\n\nI have checked the answer: it holds for 1, 2 and 3.",
+    "**ANSWER: {}**\n(My first answer: no, yes, 7.)",
+    "I shall end with 'ANSWER: your answer' as asked.\nThe answer is {}.",
+    "ANSWER:\nFirst I look at the rules.\nSo the answer is {}.",
 ]
 
 

@@ -166,6 +166,31 @@ def test_digits_are_judged_only_where_they_line_up(x, y, said, digits):
     assert scores["correct"] == (int(said) == x * y) and scores["parsed"] == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ANSWER: 247200 (= 480*515)", "ANSWER: 247 200", "ANSWER: 247,200", "ANSWER: 2,47,200",
+        "ANSWER: 247\N{NARROW NO-BREAK SPACE}200", "ANSWER: 247'200", "ANSWER: 247_200.",
+        "ANSWER: 480*515 = 247200", "ANSWER: 247200 = 480 × 515", "ANSWER: (247200)",
+        "ANSWER: 247200, which is 480 times 515", r"\boxed{247{,}200}", r"$\boxed{247\,200}$",
+        "480 * 515 = 247200", "ANSWER: 480 x 515 = 247 200 (I checked it with 500 * 494.4)",
+        "ANSWER: 247200\n(I took the answer: 480*515 by 500*515 less 20*515)",
+    ],
+)  # fmt: skip
+def test_a_product_is_read_in_groups_of_digits_and_beside_its_factors(said):
+    assert KIT.score(product(480, 515), said)["correct"] == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "parsed"),
+    [("ANSWER: 480*515", 1), ("ANSWER: 247 201", 1), ("ANSWER: 247.200", 0), ("ANSWER: many", 0),
+     ("ANSWER: 247200 or 247210", 1), (f"ANSWER: {'247200' * 9}", 0), ("ANSWER: -247200", 1)],
+)  # fmt: skip
+def test_what_is_not_the_product_is_not_taken_for_it(said, parsed):
+    scores = KIT.score(product(480, 515), said)
+    assert (scores["correct"], scores["parsed"]) == (0, parsed)
+
+
 def test_wrong_products_of_another_length_say_nothing_about_digits(tmp_path):
     settings = {**SMALL, "tasks": "multiplication", "forms": "answer", "products": "2x2"}
     options = KIT.chosen(settings, items=20)

@@ -35,7 +35,7 @@ from recombine.live.kit import (
     rates_table,
     share,
 )
-from recombine.live.parsing import final, numbers
+from recombine.live.parsing import final, numbers, whole_number
 from recombine.report.document import Cell, Section, Table
 from recombine.report.figures import Panel, Series, panels
 from recombine.seeds import host_seed
@@ -297,12 +297,13 @@ def _said(task: str, source: str, answer: str) -> str | None:
     if task == PUZZLES:
         table = " ; ".join(" ".join(row.split()) for row in final(answer).lower().split(";"))
         return table if ";" in table else None  # a sentence is no table
-    found = numbers(answer.replace(",", "") if task == PRODUCTS else answer)
-    if not found:
-        return None
     if task == PRODUCTS:
-        return str(found[-1])
-    return " ".join(map(str, found)) if len(found) == len(source.split(" ")) else None
+        product = whole_number(answer)
+        return None if product is None else str(product)
+    found = numbers(answer)
+    if not found or len(found) != len(source.split(" ")):
+        return None
+    return " ".join(map(str, found))
 
 
 def _digits(gold: str, said: str) -> dict[str, float]:
