@@ -49,6 +49,30 @@ def test_both_forms_ask_the_same_and_more_items_only_add_questions():
     assert sources["answer"] == sources["steps"]
 
 
+def test_no_question_is_asked_twice_and_all_there_are_can_be_asked():
+    found = drawn({"tasks": "multiplication", "products": "1x1", "forms": "answer"}, items=81)
+    asked = [str(q.columns["source"]) for q in found]
+    assert sorted(asked) == sorted(f"{x}*{y}" for x in range(1, 10) for y in range(1, 10))
+    assert len({q.prompt for q in found}) == 81
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"tasks": "multiplication", "products": "1x1"}, "multiplication .* 81 .* of size 1x1"),
+        ({"tasks": "subsequence", "lengths": "1"}, "subsequence .* 11 .* of size 1; ask for fewer"),
+    ],
+)
+def test_more_questions_than_there_are_is_refused_with_their_number(settings, words):
+    with pytest.raises(RecombineError, match=f"items=100: {words}"):
+        drawn(settings, items=100)
+
+
+def test_a_size_that_is_named_twice_is_asked_once():
+    settings = {"tasks": "multiplication,subsequence", "products": "2x2,2x2", "lengths": "3,3"}
+    assert len(drawn({**settings, "forms": "answer"}, items=3)) == 6
+
+
 def test_steps_are_read_strictly_and_a_wrong_one_is_found_where_it_is():
     [question] = drawn({"tasks": "multiplication", "products": "2x1", "forms": "steps"}, items=1)
     graph = workings_of("multiplication").graph(str(question.columns["source"]))

@@ -46,6 +46,7 @@ SCORES = ("correct", "parsed", "lined_up", "first_digit", "last_digit", "middle"
 CLUES = ("at", "same", "left", "beside")
 REACH = 5
 MOST_DIGITS, MOST_NUMBERS = 6, 18
+TRIES = 1000  # draws in a row that were all drawn before, after which there are no others
 PLACES_JUDGED = 3  # digits of a product that has a first, a last and a middle
 OF_WRONG = "Of wrong products with the right number of digits"
 ENDING = "\nThink as long as you need, and end with one line of the form\nANSWER: "
@@ -239,7 +240,7 @@ def _sizes(task: str, options: SubgraphOptions) -> Sequence[str]:
         for n in options.lengths:
             if not 1 <= n <= MOST_NUMBERS:
                 raise InvalidRequest(f"lengths={n}: expected 1 to {MOST_NUMBERS}")
-        return [str(n) for n in options.lengths]
+        return [str(n) for n in dict.fromkeys(options.lengths)]
     most, least = (MOST_DIGITS, 1) if task == PRODUCTS else (LARGEST, 2)
     name, sizes = ("products", options.products) if task == PRODUCTS else ("puzzles", options.puzzles)  # fmt: skip  # noqa: E501
     for size in sizes:
@@ -248,14 +249,12 @@ def _sizes(task: str, options: SubgraphOptions) -> Sequence[str]:
             raise InvalidRequest(
                 f"{name}={size}: expected two numbers from {least} to {most}, such as 3x3"
             )
-    return list(sizes)
+    return list(dict.fromkeys(sizes))
 
 
 def _cell(task: str, size: str, form: str, options: SubgraphOptions) -> Iterator[Question]:
     # The same questions in both forms, so that these can be compared.
-    roll = random.Random(host_seed(options.seed, f"live/subgraphs/{task}/{size}"))
-    for number in range(options.items):
-        source = _drawn(task, size, roll)
+    for number, source in enumerate(_sources(task, size, options)):
         depth: Cell = None
         if task == PUZZLES:
             gold, asked = Zebra().solve(source), english(source)
@@ -273,6 +272,22 @@ def _cell(task: str, size: str, form: str, options: SubgraphOptions) -> Iterator
                 )
         columns = {"task": task, "size": size, "form": form, "depth": depth, "source": source}
         yield Question(f"{task}-{size}-{form}-{number}", prompt, gold, columns)
+
+
+def _sources(task: str, size: str, options: SubgraphOptions) -> Iterator[str]:
+    """What is asked of one task and size: all different, and more of them only add some."""
+    roll = random.Random(host_seed(options.seed, f"live/subgraphs/{task}/{size}"))
+    seen: set[str] = set()
+    while len(seen) < options.items:
+        found = (_drawn(task, size, roll) for _ in range(TRIES))
+        source = next((one for one in found if one not in seen), None)
+        if source is None:
+            raise InvalidRequest(
+                f"items={options.items}: {task} has no more than about {len(seen)} different "
+                f"questions of size {size}; ask for fewer, or leave this size out"
+            )
+        seen.add(source)
+        yield source
 
 
 def _drawn(task: str, size: str, roll: random.Random) -> str:
