@@ -113,6 +113,7 @@ def test_a_spent_cap_prints_the_partial_result_and_how_to_continue(tmp_path, cap
         ("--items 0", "--items 0: expected at least 1"),
         ("--items 1 --set depths=9", "--set depths=9: expected numbers from 1 to 7"),
         ("--items 1 --set tasks=logik", "unknown task 'logik': did you mean 'logic'"),
+        ("--items 1 --set tasks=xyz", r"unknown task 'xyz' \(allowed: commands, "),
         ("--items 1 --dry-run --price-in -1", "--price-in -1.0: expected the price"),
         (
             "--items 1 --dry-run --price-in 2.5",
