@@ -15,7 +15,7 @@ from recombine.live.battery_solver import solve
 
 from .standin import StandIn, fails, filtered
 
-SMALL = "--items 1 --set tasks=logic,strings depths=1,2"
+SMALL = "--items 1 --set tasks=logic,strings depths=1,2 novelty=new"
 
 
 def typed(words: str) -> None:
@@ -184,8 +184,8 @@ def test_a_damaged_log_is_told_of_in_one_line_without_any_code(tmp_path):
 
 def test_answers_that_could_not_be_read_are_told_of_at_the_terminal(tmp_path, capsys):
     with StandIn(always=filtered(content=None)) as server:
-        typed(f"battery --items 1 --set tasks=strings depths=1 --endpoint {server.url} --model m "
-              f"--key-variable none --to {tmp_path}/run --quiet")  # fmt: skip
+        typed(f"battery --items 1 --set tasks=strings depths=1 novelty=new --endpoint {server.url} "
+              f"--model m --key-variable none --to {tmp_path}/run --quiet")  # fmt: skip
     said = capsys.readouterr().out.splitlines()
     assert "1 questions were refused by the model, and count as wrong." in said
     assert any(line.startswith("1 of 1 answers could not be read") for line in said)

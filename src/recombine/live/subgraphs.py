@@ -14,8 +14,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import stats
-
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._zebra_solver import draw_puzzle
 from recombine.families._zebra_text import LARGEST, english, renamed
@@ -23,8 +21,8 @@ from recombine.families.zebra import Zebra
 from recombine.graphs.errors import LABELS, label
 from recombine.graphs.graph import ComputationGraph, Written
 from recombine.graphs.workings import workings_of
-from recombine.lab.intervals import Interval
 from recombine.lab.study import Claim, Evidence, NotTested
+from recombine.live.differences import mean_difference, right_of
 from recombine.live.kit import (
     Answers,
     Kit,
@@ -343,31 +341,18 @@ def _of_wrong(answers: Answers, score: str) -> Evidence:
 
 
 def _falls(answers: Answers) -> Evidence:
-    """The mean fall over tasks and forms, with an interval that stays open at 0 and 1."""
-    falls, centres, squares, units = [], [], [], 0
+    """The mean fall over tasks and forms, from the smallest size to the largest."""
+    ends = []
     for task in answers.labels("task"):
         for form in answers.where(task=task).labels("form"):
             cells = answers.where(task=task, form=form)
             named = cells.labels("size")
-            if len(named) < 2:
-                continue
-            ends = [cells.where(size=size) for size in (named[0], named[-1])]
-            counts = [(sum(e.values("correct")), len(e)) for e in ends]
-            falls.append(counts[0][0] / counts[0][1] - counts[1][0] / counts[1][1])
-            rates = [(right + 1) / (count + 2) for right, count in counts]
-            centres.append(rates[0] - rates[1])
-            squares += [p * (1 - p) / (n + 2) for p, (_, n) in zip(rates, counts, strict=True)]
-            units += counts[0][1] + counts[1][1]
-    if not falls:
+            if len(named) >= 2:
+                smallest, largest = (cells.where(size=size) for size in (named[0], named[-1]))
+                ends.append((right_of(smallest), right_of(largest)))
+    if not ends:
         raise NotTested("It takes at least two sizes of a task.")
-    centre, error = sum(centres) / len(falls), math.sqrt(sum(squares)) / len(falls)
-
-    def interval(level: float) -> Interval:
-        reach = float(stats.norm.ppf((1 + level) / 2)) * error
-        low, high = max(-1.0, centre - reach), min(1.0, centre + reach)
-        return Interval(sum(falls) / len(falls), low, high, units, "Agresti-Caffo", level)
-
-    return Evidence.of_interval(interval)
+    return Evidence.of_interval(lambda level: mean_difference(ends, level))
 
 
 def _figure(answers: Answers) -> Any:
