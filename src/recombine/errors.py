@@ -39,8 +39,10 @@ def unknown(what: str, given: str, allowed: Iterable[str]) -> UnknownName:
 
     >>> print(unknown("rule", "poplar", ["popular", "random"]))
     unknown rule 'poplar': did you mean 'popular'? (allowed: popular, random)
+    >>> print(unknown("rule", "xyz", ["popular", "random"]))
+    unknown rule 'xyz' (allowed: popular, random)
     """
     names = sorted(allowed)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return UnknownName(f"unknown {what} {given!r}: {hint}(allowed: {', '.join(names)})")
+    hint = f": did you mean {near[0]!r}?" if near else ""
+    return UnknownName(f"unknown {what} {given!r}{hint} (allowed: {', '.join(names)})")

@@ -6,16 +6,19 @@ import itertools
 import json
 import re
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from recombine.live import Answer, Scripted, kit_named, run_kit
+from recombine.errors import RecombineError
+from recombine.live import Answer, Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.battery_solver import solve
 from recombine.live.battery_steps import VOCABULARY
-from recombine.live.battery_tasks import TASKS, scan_phrases
+from recombine.live.battery_tasks import ROLES, TASKS, scan_phrases
+from recombine.live.differences import mean_difference
 from recombine.live.kit import scored, shuffled
 from recombine.live.parsing import final, marks
 
@@ -95,7 +98,7 @@ def test_only_depth_one_and_less_of_the_language_could_be_looked_up():
 @pytest.mark.parametrize("depth", [1, 2, 4, 7])
 def test_logic_is_balanced_and_follows_exactly_when_a_chain_of_that_length_leads_there(depth):
     questions = drawn({"tasks": "logic", "depths": str(depth)}, items=20)
-    assert [q.gold for q in questions].count("yes") == 10
+    assert [q.gold for q in questions].count("yes") == 20
     for question in questions:
         rules = re.findall(r"Every (\w+) is a (\w+)\.", question.prompt)
         [(name, asked)] = re.findall(r"is (\w+) a (\w+)\?", question.prompt)
@@ -138,7 +141,7 @@ def test_every_operation_of_a_program_changes_the_list():
 
 
 def test_strings_at_depth_one_ask_for_every_operation_alike():
-    questions = drawn({"tasks": "strings", "depths": "1"}, items=10)
+    questions = drawn({"tasks": "strings", "depths": "1", "novelty": "new"}, items=10)
     kinds = [q.columns["detail"] for q in questions]
     assert {kinds.count(kind) for kind in set(kinds)} == {2} and len(set(kinds)) == 5
     assert len(set(VOCABULARY)) == len(VOCABULARY)
@@ -169,6 +172,10 @@ DRESSES = [
     "<think>ANSWER: 1 2 3, no, yes</think>\nANSWER: {}",
     "ANSWER: 1, no, yes\nWait, that is wrong.\nANSWER: {}",
     r"So we get \boxed{{{}}}",
+    "ANSWER: {}\n\nI have checked the answer: it holds for 1, 2 and 3.",
+    "**ANSWER: {}**\n(My first answer: no, yes, 7.)",
+    "I shall end with 'ANSWER: your answer' as asked.\nThe answer is {}.",
+    "ANSWER:\nFirst I look at the rules.\nSo the answer is {}.",
 ]
 
 
@@ -227,7 +234,7 @@ def test_the_report_says_where_a_model_that_manages_two_steps_falls_below_one_ha
     run_kit(KIT, shallow, tmp_path, KIT.chosen(items=8))
     found = json.loads((tmp_path / "report.json").read_text("utf-8"))
     tables = {table["title"]: table for table in found["tables"]}
-    for task, half, first, sure, deepest in tables["Where it falls below one half"]["rows"]:
+    for task, _, half, first, sure, deepest in tables["Where it falls below one half"]["rows"]:
         assert (half, deepest) == (0.75 if task == "logic" else 0.5, 4)
         assert first == sure == 3
     claims = {claim["name"]: claim for claim in found["claims"]}
@@ -238,7 +245,105 @@ def test_the_report_says_where_a_model_that_manages_two_steps_falls_below_one_ha
     assert "Some wrong answers" in tables
 
 
-@pytest.mark.parametrize("share", [0, 10])  # of 420, one in so many can be read
+def test_by_default_six_hundred_and_sixty_questions_are_asked_and_all_are_counted():
+    questions = drawn(items=20)
+    assert len(questions) == 20 * (4 + 5 + 3 * 4 * 2) == estimate(KIT, questions).to_ask
+    assert len(drawn({"novelty": "new"}, items=20)) == 420
+    with pytest.raises(RecombineError, match="unknown novelty 'old'"):
+        drawn({"novelty": "old"})
+
+
+def twins(task, items=10):
+    """Questions in familiar words, each beside the one in new words."""
+    questions = drawn({"tasks": task, **DEPTHS}, items=items)
+    sides = [[q for q in questions if q.columns["novelty"] == n] for n in ("familiar", "new")]
+    return list(zip(*sides, strict=True))
+
+
+def test_logic_in_new_words_is_the_same_but_for_the_kinds():
+    for familiar, new in twins("logic"):
+        texts = []
+        for question in (familiar, new):
+            kinds = re.findall(r"(?<=is a |very )\w+", question.prompt.split("\n")[0])
+            text = question.prompt
+            for number, kind in enumerate(dict.fromkeys(kinds)):
+                text = re.sub(rf"\b{kind}\b", f"kind{number}", text)
+            texts.append(text)
+            assert (set(kinds) <= set(ROLES)) == (question is familiar)
+        assert texts[0] == texts[1] and familiar.gold == new.gold
+
+
+def test_programs_in_new_words_are_the_same_but_for_the_names():
+    for familiar, new in twins("programs"):
+        texts = []
+        for question in (familiar, new):
+            text = question.prompt
+            for number, name in enumerate(re.findall(r"^- (\w+):", text, re.MULTILINE)):
+                text = re.sub(rf"\b{name}\b", f"name{number}", text)
+            texts.append(text)
+        assert texts[0] == texts[1] and familiar.gold == new.gold
+        assert familiar.prompt != new.prompt
+
+
+def test_strings_of_random_letters_are_as_long_and_are_put_through_the_same_steps():
+    for familiar, new in twins("strings"):
+        (first, *steps), (second, *same) = (q.prompt.splitlines() for q in (familiar, new))
+        words, letters = (line.removeprefix("Words: ").split() for line in (first, second))
+        assert steps == same and [*map(len, words)] == [*map(len, letters)]
+        assert set(words) <= set(VOCABULARY) and not set(letters) & set(VOCABULARY)
+
+
+def test_the_report_tells_novelty_from_depth(tmp_path):
+    of = {q.prompt: q.columns for q in drawn(items=20)}
+
+    def only_familiar(prompt):
+        return wrong(prompt) if of[prompt]["novelty"] == "new" else solve(prompt)
+
+    def only_shallow(prompt):
+        return wrong(prompt) if int(of[prompt]["depth"]) > 2 else solve(prompt)
+
+    found, claims = claims_of(only_familiar, tmp_path / "familiar", items=20)
+    assert claims["novelty"]["verdict"] == "supported" and claims["depth"]["verdict"] == "refuted"
+    estimate, low, high = claims["novelty"]["interval"]
+    assert low < estimate == high == 1.0 and claims["novelty"]["units"] == 480
+    assert "in familiar and in new words: logic 1.00 and 0.00; programs" in found["verdict"]
+    tables = {table["title"]: table["rows"] for table in found["tables"]}
+    gaps = tables["Familiar words and new ones, at equal depth"]
+    assert [row[:2] for row in gaps] == [
+        [task, depth] for task in ("logic", "programs", "strings") for depth in (1, 2, 3, 4)
+    ]
+    assert all(row[2:5] == [1.0, 0.0, 1.0] and row[7] == 40 for row in gaps)
+    rates = {tuple(row[:3]): row[3] for row in tables["Accuracy by task, novelty and depth"]}
+    assert rates["logic", "familiar", 4] == 1 and rates["logic", "new", 4] == 0
+
+    _, claims = claims_of(only_shallow, tmp_path / "shallow", items=20)
+    assert claims["novelty"]["verdict"] == "refuted" and claims["depth"]["verdict"] == "supported"
+    assert claims["novelty"]["interval"][0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("items", "say", "note"),
+    [
+        (4, solve, "It takes five answers in familiar and five in new words"),
+        (5, wrong, "Hardly anything is right in either kind of words"),
+        (5, solve, ""),
+    ],
+)
+def test_novelty_is_judged_on_five_items_a_cell_that_are_not_all_wrong(items, say, note, tmp_path):
+    _, claims = claims_of(say, tmp_path, items=items)
+    assert claims["novelty"]["note"].startswith(note)
+    assert (claims["novelty"]["verdict"] == "not tested here") == bool(note)
+
+
+def test_in_words_of_one_kind_no_novelty_is_judged_and_depth_is(tmp_path):
+    options = KIT.chosen({"novelty": "familiar", "tasks": "logic,programs"}, items=40)
+    found = run_kit(KIT, Scripted(solve, "solver"), tmp_path, options).summary
+    verdicts = {claim["name"]: claim["verdict"] for claim in found["claims"]}
+    assert verdicts["novelty"] == "not tested here" and verdicts["depth"] == "refuted"
+    assert "At equal depth in familiar" not in found["verdict"]
+
+
+@pytest.mark.parametrize("share", [0, 10])  # of 660, one in so many can be read
 def test_a_model_whose_answers_cannot_be_read_is_not_judged(tmp_path, share):
     count = itertools.count()
 
@@ -270,15 +375,27 @@ def test_with_one_item_a_cell_no_gold_can_be_exchanged(tmp_path):
 
 
 def test_an_answer_alone_in_its_cell_does_not_count_against_the_model():
-    questions = drawn({"tasks": "programs", "depths": "1,2"}, items=20)
+    questions = drawn({"tasks": "programs", "depths": "1,2", "novelty": "new"}, items=20)
     some = [q for q in questions if q.columns["depth"] == 1 or q.id.endswith("-0")]
-    [grounded, _] = KIT.claims(by_solver(some))
+    [grounded, *_] = KIT.claims(by_solver(some))
     found = grounded.measure(None).interval(0.95)  # type: ignore[arg-type]
     assert (found.units, found.estimate) == (20, 1.0)
 
 
+def test_the_interval_of_a_mean_over_many_pairs_holds_what_was_seen_and_the_truth():
+    rng, held, rounds = np.random.default_rng(0), 0, 400
+    truth = np.linspace([0.95, 0.95], [0.5, 0.3], 12)
+    for _ in range(rounds):
+        right = rng.binomial(20, truth).tolist()
+        found = mean_difference([((a, 20), (b, 20)) for a, b in right])
+        assert found.contains(found.estimate)
+        held += found.contains(float((truth[:, 0] - truth[:, 1]).mean()))
+    assert 0.92 < held / rounds < 0.98
+    assert mean_difference([((20, 20), (0, 20))] * 12).high == 1.0
+
+
 def test_the_fall_with_depth_has_the_interval_of_a_difference_of_proportions(tmp_path):
-    options = KIT.chosen({"tasks": "programs", "depths": "1,4"}, items=30)
+    options = KIT.chosen({"tasks": "programs", "depths": "1,4", "novelty": "new"}, items=30)
     depth = {q.prompt: q.columns["depth"] for q in KIT.questions(options)}
     left = {1: 24, 4: 9}
 

@@ -15,7 +15,7 @@ from recombine.live.battery_solver import solve
 
 from .standin import StandIn, fails, filtered
 
-SMALL = "--items 1 --set tasks=logic,strings depths=1,2"
+SMALL = "--items 1 --set tasks=logic,strings depths=1,2 novelty=new"
 
 
 def typed(words: str) -> None:
@@ -113,6 +113,7 @@ def test_a_spent_cap_prints_the_partial_result_and_how_to_continue(tmp_path, cap
         ("--items 0", "--items 0: expected at least 1"),
         ("--items 1 --set depths=9", "--set depths=9: expected numbers from 1 to 7"),
         ("--items 1 --set tasks=logik", "unknown task 'logik': did you mean 'logic'"),
+        ("--items 1 --set tasks=xyz", r"unknown task 'xyz' \(allowed: commands, "),
         ("--items 1 --dry-run --price-in -1", "--price-in -1.0: expected the price"),
         (
             "--items 1 --dry-run --price-in 2.5",
@@ -153,6 +154,19 @@ def test_a_failure_is_one_line_and_exit_code_two(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_refused_key_is_told_by_the_name_of_its_variable(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("ORACLE_KEY", "s3cret")
+    with StandIn(solve, always=fails(code)) as server:
+        words = f"battery {SMALL} --endpoint {server.url} --model m --to {tmp_path}/run --yes"
+        with pytest.raises(RecombineError, match=f"HTTP {code}.*; check the key in ORACLE_KEY, "
+                                                 "and that it may use m$") as found:  # fmt: skip
+            typed(f"{words} --quiet --key-variable ORACLE_KEY")
+        assert "s3cret" not in str(found.value) and "\n" not in str(found.value)
+        with pytest.raises(RecombineError, match=r"no key was sent: .* with --key-variable$"):
+            typed(f"{words} --quiet --key-variable none")
+
+
 def test_a_damaged_log_is_told_of_in_one_line_without_any_code(tmp_path):
     (tmp_path / "answers.jsonl").write_text('{"key": "a", "answer": "yes"}\n[]\n', "utf-8")
     with StandIn(solve) as server:
@@ -170,8 +184,8 @@ def test_a_damaged_log_is_told_of_in_one_line_without_any_code(tmp_path):
 
 def test_answers_that_could_not_be_read_are_told_of_at_the_terminal(tmp_path, capsys):
     with StandIn(always=filtered(content=None)) as server:
-        typed(f"battery --items 1 --set tasks=strings depths=1 --endpoint {server.url} --model m "
-              f"--key-variable none --to {tmp_path}/run --quiet")  # fmt: skip
+        typed(f"battery --items 1 --set tasks=strings depths=1 novelty=new --endpoint {server.url} "
+              f"--model m --key-variable none --to {tmp_path}/run --quiet")  # fmt: skip
     said = capsys.readouterr().out.splitlines()
     assert "1 questions were refused by the model, and count as wrong." in said
     assert any(line.startswith("1 of 1 answers could not be read") for line in said)

@@ -11,6 +11,7 @@ import pytest
 from recombine.cli.live import run
 from recombine.cli.parser import build
 from recombine.errors import InvalidRequest
+from recombine.lab.intervals import mean_interval
 from recombine.lab.judge import judge
 from recombine.lab.study import Results
 from recombine.live import Answer, Scripted, kit_named, run_kit
@@ -104,6 +105,29 @@ def test_one_who_guesses_is_told_that_guessing_reaches_as_much():
     assert artefact.estimate == pytest.approx(0, abs=1e-12) and artefact.low >= -1e-12
 
 
+def concluded(answers):
+    return KIT.conclusion(answers, judge(KIT.claims(answers), Results([])))
+
+
+def test_the_conclusion_calls_a_share_that_guessing_reaches_an_artefact():
+    told = concluded(answered(drawn({"tasks": "case9"}, items=12), guess))
+    assert told.startswith("On power flow: ")
+    assert "The model satisfies no more than that: its percentage is an artefact of the mix" in told
+    assert "not a ceiling of reasoning" in told and "supported" not in told
+
+
+def test_the_conclusion_says_that_a_model_which_solves_everything_meets_no_ceiling():
+    told = concluded(answered(drawn(WHOLE, items=6), lambda q: q.gold))
+    assert "The model satisfies more than that and is not held at 50 to 65 %" in told
+
+
+def test_the_conclusion_tells_of_each_kind_apart_and_why_one_was_not_tested():
+    questions = drawn({"tasks": "case9,knapsack"}, items=6)
+    told = concluded(answered(questions, lambda q: guess(q) if "case9" in q.id else ""))
+    assert told.startswith("On power flow: ") and "On whole numbers" not in told
+    assert "Only 0.00 of the answers on whole numbers could be read" in told
+
+
 def verdicts(answers):
     return {j.claim.name: j for j in judge(KIT.claims(answers), Results([]))}
 
@@ -114,7 +138,7 @@ def test_a_model_that_says_nothing_of_use_is_not_judged(refusal):
     mute = {q.id: Answer("I'm sorry, but I can't help with that.", refusal=refusal)
             for q in questions}  # fmt: skip
     found = verdicts(answers := scored(KIT, questions, mute))
-    assert len(found) == 10
+    assert len(found) == 12
     for name, judgement in found.items():
         assert judgement.verdict == "not tested here"
         kind = name.partition(":")[0]
@@ -186,3 +210,118 @@ def test_an_endpoint_is_asked_by_command(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["score"] == {"strict": 1.0} and found["finished"]
     assert len(server.requests) == 2
+
+
+# One run against another
+
+
+def half(question, first):
+    """The optimum, or a guess for every second instance."""
+    return question.gold if int(question.id.partition("-")[2]) % 2 == first else guess(question)
+
+
+def run_of(folder, say, settings=None, items=8, **more):
+    options = KIT.chosen(settings or {"tasks": "knapsack"}, items=items)
+    asked = {q.prompt: q for q in questions_of(KIT, options)}
+    model = Scripted(lambda prompt: say(asked[prompt]), more.pop("name", "scripted"))
+    return run_kit(KIT, model, folder, options, **more)
+
+
+def same(outcome):
+    [found] = [c for c in outcome.summary["claims"] if "the same within" in c["name"]]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "items", "verdict"),
+    [
+        (lambda q: q.gold, lambda q: q.gold, 70, "supported"),
+        (lambda q: q.gold, lambda q: q.gold, 8, "inconclusive"),  # eight that agree are not all
+        (lambda q: q.gold, guess, 20, "refuted"),
+        (lambda q: half(q, 0), lambda q: half(q, 1), 8, "inconclusive"),
+        (lambda q: q.gold, guess, 4, "not tested here"),
+        (lambda q: q.gold, lambda q: "", 8, "not tested here"),
+        (lambda q: "", lambda q: q.gold, 8, "not tested here"),
+    ],
+)
+def test_two_runs_over_the_same_instances_get_a_verdict(first, second, items, verdict, tmp_path):
+    run_of(tmp_path / "plain", first, items=items)
+    thinking = {"tasks": "knapsack", "thinking": "true"}
+    found = run_of(tmp_path / "thinking", second, thinking, items, against=tmp_path / "plain")
+    claim = same(found)
+    assert (claim["name"], claim["verdict"]) == ("whole numbers: the same within 0.05", verdict)
+    if verdict != "not tested here":
+        assert claim["units"] == items
+        assert "More than the earlier run: whole numbers" in found.summary["verdict"]
+    else:
+        assert "five are needed" in claim["note"] or "could be read" in claim["note"]
+
+
+def test_the_difference_is_paired_and_is_this_run_minus_the_earlier_one(tmp_path):
+    run_of(tmp_path / "a", lambda q: half(q, 0), items=12)
+    found = run_of(tmp_path / "b", lambda q: q.gold, items=12, name="b", against=tmp_path / "a")
+    lost = [1 - row["micro"] for row in answered(drawn({"tasks": "knapsack"}, items=12),
+                                                 lambda q: half(q, 0))]  # fmt: skip
+    wanted = mean_interval(np.array(lost))
+    assert same(found)["interval"] == pytest.approx([wanted.estimate, wanted.low, wanted.high])
+    assert found.summary["against"]["model"] == "scripted"
+    assert "scripted, items=12" in (tmp_path / "b" / "report.html").read_text("utf-8")
+
+
+def test_an_earlier_run_may_have_answered_more(tmp_path):
+    run_of(tmp_path / "a", guess, {"tasks": "scheduling,knapsack"}, items=9)
+    assert same(run_of(tmp_path / "b", guess, against=tmp_path / "a"))["units"] == 8
+
+
+def typed_against(folder, to, items=3, more=""):
+    words = (
+        f"constraints --items {items} --set tasks=knapsack --endpoint http://127.0.0.1:9/v1 "
+        f"--model m --key-variable none --to {to} --against {folder} --quiet {more}"
+    )
+    run(build().parse_args(words.split()))
+
+
+@pytest.mark.parametrize("dry", ["", "--dry-run"])
+def test_what_cannot_be_put_against_is_refused_before_anything_is_asked(dry, tmp_path):
+    def refused(folder, items, complaint, to=tmp_path / "b"):
+        with pytest.raises(InvalidRequest, match=complaint) as found:
+            typed_against(folder, to, items, dry)
+        assert "\n" not in str(found.value) and not (tmp_path / "b").exists()
+
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", 3, "empty holds no run: give the folder of a finished run")
+    refused(tmp_path / "nowhere", 3, "nowhere holds no run")
+    run_of(tmp_path / "a", guess, items=3)
+    refused(tmp_path / "a", 4, r"answered 3 of these 4 instances.*--items 3 --seed 0 "
+                               "--set tasks=knapsack")  # fmt: skip
+    refused(tmp_path / "a", 3, "is the folder of this run itself", to=tmp_path / "a")
+    options = KIT.chosen({"tasks": "knapsack"}, items=3, seed=1)
+    run_kit(KIT, Scripted(lambda prompt: "", "other"), tmp_path / "other", options)
+    refused(tmp_path / "other", 3, "answered 0 of these 3 instances.*--seed 1")
+    report = tmp_path / "a" / "report.json"
+    told = json.loads(report.read_text("utf-8"))
+    report.write_text(json.dumps(told | {"finished": False, "answered": 2}), "utf-8")
+    refused(tmp_path / "a", 3, r"not finished \(2 of 3 answered\): run its command again")
+    report.write_text(json.dumps(told | {"kit": "battery"}), "utf-8")
+    refused(tmp_path / "a", 3, "a holds a run of battery: give one of constraints")
+    report.write_text("[]", "utf-8")
+    refused(tmp_path / "a", 3, "holds no run")
+
+
+def test_a_run_is_put_against_another_by_command(tmp_path, capsys):
+    known = {q.prompt: q.gold for t in ("false", "true")
+             for q in drawn({"tasks": "knapsack", "thinking": t}, items=5)}  # fmt: skip
+    with StandIn(known.__getitem__) as server:
+        for words in ("--to {0}/plain", "--to {0}/b --set thinking=true --against {0}/plain"):
+            run(build().parse_args(
+                f"constraints --items 5 --set tasks=knapsack --endpoint {server.url} --model m "
+                f"--key-variable none --quiet {words.format(tmp_path)}".split()
+            ))  # fmt: skip
+    assert "whole numbers: the same within 0.05: inconclusive" in capsys.readouterr().out
+
+
+def test_no_other_kit_can_be_put_against_a_run(tmp_path):
+    battery = kit_named("battery")
+    with pytest.raises(InvalidRequest, match="runs of battery cannot be put against one another"):
+        run_kit(battery, Scripted(str, "echo"), tmp_path / "b", battery.chosen(items=1),
+                against=tmp_path)  # fmt: skip

@@ -218,6 +218,48 @@ def test_the_interval_of_a_difference_holds_the_truth_where_hardly_any_pairs_dif
     assert min(held.values()) > 0.93
 
 
+def test_pairs_that_all_differ_alike_have_a_width_which_more_pairs_make_smaller():
+    for pair, sign in (((1.0, 0.0), 1), ((0.0, 1.0), -1)):
+        found = [difference([pair] * count) for count in (4, 5, 20, 100)]
+        assert {one.estimate for one in found} == {sign}
+        widths = [one.high - one.low for one in found]
+        assert widths == sorted(widths, reverse=True) and widths[-1] > 0.02
+
+
+def test_the_interval_of_a_difference_holds_the_truth_where_almost_all_pairs_differ():
+    count, held = 20, dict.fromkeys([(1.0, 0.0), (0.98, 0.0), (0.95, 0.05), (0.9, 0.05)], 0.0)
+    for first, second in itertools.product(range(count + 1), repeat=2):
+        if first + second <= count:
+            same = count - first - second
+            interval = difference(
+                [(1.0, 0.0)] * first + [(0.0, 1.0)] * second + [(1.0, 1.0)] * same
+            )
+            for p, q in held:
+                chance = stats.multinomial.pmf([first, second, same], count, [p, q, 1 - p - q])
+                held[p, q] += float(chance) * interval.contains(p - q)
+    assert min(held.values()) > 0.9
+
+
+@pytest.mark.parametrize(("sentences", "tested"), [(4, False), (5, True)])
+def test_no_claim_is_tested_on_fewer_than_five_pairs(sentences, tested, tmp_path):
+    tasks, kinds = ("rot13dec", "rot12dec"), ("highprob", "lowprob", "adversarial")
+    rows = [stimulus(c, n, task_name=t, instruction_plus_input=f"{t} {c} {n}")
+            for t in tasks for c in kinds for n in range(sentences)]  # fmt: skip
+    path = written(tmp_path / "own.jsonl", rows)
+    options = KIT.chosen({"stimuli": path})
+    gold = {q.prompt: q.gold for q in KIT.questions(options)}
+
+    def frequent_and_likely(prompt):
+        return gold[prompt] if prompt.startswith("rot13dec highprob") else "no idea"
+
+    run_kit(KIT, Scripted(frequent_and_likely, "reader"), tmp_path / "run", options)
+    found = summary_of(tmp_path / "run")["by name"]
+    for name in ("ember", "frequent", "drawn"):
+        assert (found[name]["verdict"] != "not tested here") == tested
+        if not tested:
+            assert found[name]["note"] == "Only 4 pairs of the same sentence: five are needed."
+
+
 def test_mistaking_an_adversarial_sentence_for_its_likely_twin_is_counted(stimuli, tmp_path):
     options = KIT.chosen({"stimuli": stimuli})
     twin = {q.prompt: str(q.columns["twin"]) for q in KIT.questions(options)}

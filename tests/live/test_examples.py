@@ -7,7 +7,17 @@ import importlib
 
 import pytest
 
-NAMES = ("asking", "constraints", "kit", "model", "parsing", "scripted", "subgraphs")
+NAMES = (
+    "asking",
+    "comparing",
+    "constraints",
+    "differences",
+    "kit",
+    "model",
+    "parsing",
+    "scripted",
+    "subgraphs",
+)
 MODULES = ("recombine.cli.live", "recombine.live", *(f"recombine.live.{name}" for name in NAMES))
 
 

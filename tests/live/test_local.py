@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from recombine.cli.live import run
 from recombine.cli.parser import build
 from recombine.errors import InvalidRequest
 from recombine.live import LocalModel, Model
+from recombine.live.local import fingerprint
 
 WHY = "needs the extra 'hf': make test-all installs it"
 LETTERS = "abcdefgh"
@@ -41,6 +46,65 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_asked(device, 
         run(build().parse_args(words.split()))
     assert capsys.readouterr().err == ""  # before the estimate, too
     assert not (tmp_path / "run").exists()
+
+
+def weights(path, arrays):
+    save_file({name: np.frombuffer(data, np.uint8) for name, data in arrays.items()}, path)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    weights(tmp_path / "model.safetensors", {"a": bytes(100_000), "b": bytes(10), "c": bytes(9000)})
+    return tmp_path
+
+
+@pytest.mark.parametrize("trained", ["a", "b", "c"])
+def test_other_weights_of_equal_size_are_another_model(saved, trained):
+    before, size = LocalModel(saved).identity, (saved / "model.safetensors").stat().st_size
+    arrays = {"a": bytes(100_000), "b": bytes(10), "c": bytes(9000)}
+    arrays[trained] = bytes([1]) * len(arrays[trained])
+    weights(saved / "model.safetensors", arrays)
+    assert (saved / "model.safetensors").stat().st_size == size
+    assert LocalModel(saved).identity != before
+
+
+def test_a_model_is_the_same_wherever_its_folder_lies(saved, tmp_path):
+    moved = tmp_path / "elsewhere" / saved.name
+    shutil.copytree(saved, moved, ignore=shutil.ignore_patterns("elsewhere"))
+    assert LocalModel(moved).identity == LocalModel(saved).identity
+    (moved / "generation_config.json").write_text('{"eos_token_id": 1}', "utf-8")
+    changed = LocalModel(moved).identity
+    assert changed != LocalModel(saved).identity
+    (moved / "generation_config.json").write_text('{"eos_token_id": 2}', "utf-8")
+    assert LocalModel(moved).identity != changed
+
+
+def test_little_is_read_of_large_weights(saved):
+    many = {f"t{n}": bytes([n % 250]) * 5000 for n in range(6000)}
+    weights(saved / "model.safetensors", many)
+    read = []
+
+    class Counting(io.FileIO):
+        def read(self, size=-1):
+            found = super().read(size)
+            read.append(len(found))
+            return found
+
+    class Counted(type(saved)):
+        def open(self, *_, **__):
+            return Counting(self)
+
+    found = fingerprint(Counted(saved / "model.safetensors"))
+    assert found == fingerprint(saved / "model.safetensors")
+    assert max(read[2:]) <= 4096 and len(read) <= 2 + 4096
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", b"\xff" * 8, b"\xff" * 5000,
+                                  (2).to_bytes(8, "little") + b"[]" + b"x" * 50])  # fmt: skip
+def test_a_file_that_is_no_safetensors_still_has_an_identity(saved, data):
+    (saved / "model.safetensors").write_bytes(data)
+    assert LocalModel(saved).identity == LocalModel(saved).identity
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +186,6 @@ def test_a_texts_log_probability_is_the_sum_over_its_tokens_from_the_second_on(f
 
 @pytest.mark.heavy
 def test_a_chat_template_is_used_if_there_is_one(folder, tmp_path):
-    import shutil
-
     shutil.copytree(folder, tmp_path / "chat")
     config = json.loads((tmp_path / "chat" / "tokenizer_config.json").read_text("utf-8"))
     config["chat_template"] = "{% for m in messages %}h g {{ m['content'] }} f{% endfor %}"
@@ -134,8 +196,6 @@ def test_a_chat_template_is_used_if_there_is_one(folder, tmp_path):
 
 @pytest.mark.heavy
 def test_a_text_that_is_too_long_and_weights_that_are_a_pickle_are_refused(folder, tmp_path):
-    import shutil
-
     import torch
 
     with pytest.raises(InvalidRequest, match="a text of 40 tokens is too long"):

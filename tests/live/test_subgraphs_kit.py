@@ -9,7 +9,7 @@ import pytest
 from recombine.cli import main
 from recombine.errors import RecombineError
 from recombine.graphs import workings_of
-from recombine.live import Scripted, estimate, kit_named, run_kit
+from recombine.live import Question, Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.subgraphs import read_steps, write_steps
 
@@ -47,6 +47,30 @@ def test_both_forms_ask_the_same_and_more_items_only_add_questions():
         for form in ("answer", "steps")
     }  # fmt: skip
     assert sources["answer"] == sources["steps"]
+
+
+def test_no_question_is_asked_twice_and_all_there_are_can_be_asked():
+    found = drawn({"tasks": "multiplication", "products": "1x1", "forms": "answer"}, items=81)
+    asked = [str(q.columns["source"]) for q in found]
+    assert sorted(asked) == sorted(f"{x}*{y}" for x in range(1, 10) for y in range(1, 10))
+    assert len({q.prompt for q in found}) == 81
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"tasks": "multiplication", "products": "1x1"}, "multiplication .* 81 .* of size 1x1"),
+        ({"tasks": "subsequence", "lengths": "1"}, "subsequence .* 11 .* of size 1; ask for fewer"),
+    ],
+)
+def test_more_questions_than_there_are_is_refused_with_their_number(settings, words):
+    with pytest.raises(RecombineError, match=f"items=100: {words}"):
+        drawn(settings, items=100)
+
+
+def test_a_size_that_is_named_twice_is_asked_once():
+    settings = {"tasks": "multiplication,subsequence", "products": "2x2,2x2", "lengths": "3,3"}
+    assert len(drawn({**settings, "forms": "answer"}, items=3)) == 6
 
 
 def test_steps_are_read_strictly_and_a_wrong_one_is_found_where_it_is():
@@ -138,6 +162,67 @@ def test_answers_in_another_dress_are_still_read():
     assert KIT.score(marks, f"ANSWER: [{marks.gold.replace(' ', ', ')}]")["correct"] == 1
     puzzle = next(q for q in drawn() if q.id == "zebra-2x2-answer-0")
     assert KIT.score(puzzle, f"So:\nAnswer: {puzzle.gold.upper()}.")["correct"] == 1
+
+
+def product(x, y):
+    """A question about one product, as the kit would ask it."""
+    columns = {"task": "multiplication", "form": "answer", "source": f"{x}*{y}"}
+    return Question(f"{x}*{y}", "?", str(x * y), columns)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "said", "digits"),
+    [
+        (480, 515, "0247200", (1, 1, 1)),  # zeros in front are no mistake
+        (100, 100, "010000", (1, 1, 1)),
+        (100, 100, "9999", None),  # short of a product that fills fewer places than it might
+        (100, 100, "1000", None),
+        (480, 515, "24720", None),
+        (480, 515, "2472000", None),
+        (480, 515, "257200", (1, 1, 0)),
+        (100, 100, "20000", (0, 1, 1)),
+    ],
+)
+def test_digits_are_judged_only_where_they_line_up(x, y, said, digits):
+    scores = KIT.score(product(x, y), f"ANSWER: {said}")
+    found = tuple(scores[name] for name in ("first_digit", "last_digit", "middle"))
+    assert found == (digits or (0, 0, 0)) and scores["lined_up"] == (digits is not None)
+    assert scores["correct"] == (int(said) == x * y) and scores["parsed"] == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ANSWER: 247200 (= 480*515)", "ANSWER: 247 200", "ANSWER: 247,200", "ANSWER: 2,47,200",
+        "ANSWER: 247\N{NARROW NO-BREAK SPACE}200", "ANSWER: 247'200", "ANSWER: 247_200.",
+        "ANSWER: 480*515 = 247200", "ANSWER: 247200 = 480 × 515", "ANSWER: (247200)",
+        "ANSWER: 247200, which is 480 times 515", r"\boxed{247{,}200}", r"$\boxed{247\,200}$",
+        "480 * 515 = 247200", "ANSWER: 480 x 515 = 247 200 (I checked it with 500 * 494.4)",
+        "ANSWER: 247200\n(I took the answer: 480*515 by 500*515 less 20*515)",
+    ],
+)  # fmt: skip
+def test_a_product_is_read_in_groups_of_digits_and_beside_its_factors(said):
+    assert KIT.score(product(480, 515), said)["correct"] == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "parsed"),
+    [("ANSWER: 480*515", 1), ("ANSWER: 247 201", 1), ("ANSWER: 247.200", 0), ("ANSWER: many", 0),
+     ("ANSWER: 247200 or 247210", 1), (f"ANSWER: {'247200' * 9}", 0), ("ANSWER: -247200", 1)],
+)  # fmt: skip
+def test_what_is_not_the_product_is_not_taken_for_it(said, parsed):
+    scores = KIT.score(product(480, 515), said)
+    assert (scores["correct"], scores["parsed"]) == (0, parsed)
+
+
+def test_wrong_products_of_another_length_say_nothing_about_digits(tmp_path):
+    settings = {**SMALL, "tasks": "multiplication", "forms": "answer", "products": "2x2"}
+    options = KIT.chosen(settings, items=20)
+    model = Scripted(lambda prompt: "ANSWER: 7", "short")
+    claims = run_kit(KIT, model, tmp_path, options).summary["claims"]
+    digits = [claim for claim in claims if "digits" in claim["name"]]
+    assert len(digits) == 3 and {claim["verdict"] for claim in digits} == {"not tested here"}
+    assert all("have the right number of digits: five are needed" in c["note"] for c in digits)
 
 
 def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):

@@ -51,6 +51,7 @@ def dry_run(kit: Kit, chosen: Namespace) -> tuple[dict[str, Any], None]:
     from recombine.live.asking import document
 
     questions = _questions(kit, chosen, _trained(chosen))
+    _against(kit, questions, chosen)
     step = max(1, len(questions) // EXAMPLES)
     examples = questions[::step][:EXAMPLES]
     return {
@@ -70,6 +71,7 @@ def asked(kit: Kit, chosen: Namespace) -> tuple[dict[str, Any], RecombineError |
     trained = _trained(chosen)
     questions = _questions(kit, chosen, trained)
     model, folder = model_of(kit, chosen, trained)
+    against = _against(kit, questions, chosen)
     found = _estimate(kit, questions, chosen, model)
     _agreed(found, model, chosen)
     claim_folder(folder, kit, model)
@@ -82,8 +84,9 @@ def asked(kit: Kit, chosen: Namespace) -> tuple[dict[str, Any], RecombineError |
 
     try:
         outcome = run_kit(
-            kit, model, folder, _options(kit, chosen), progress=progress, command=_command(chosen)
-        )
+            kit, model, folder, _options(kit, chosen), progress=progress, command=_command(chosen),
+            against=against,
+        )  # fmt: skip
     finally:
         watch.close()
     return _summary(outcome), outcome.stopped
@@ -145,6 +148,19 @@ def _trained(chosen: Namespace) -> TrainedHere | None:
     from recombine.live.trained import TrainedHere
 
     return TrainedHere(chosen.store, chosen.cell, chosen.longest)
+
+
+def _against(kit: Kit, questions: list[Question], chosen: Namespace) -> str | None:
+    """The folder of the run to compare with, once it is sure that it can be: before any price."""
+    from recombine.live.comparing import earlier
+
+    folder = getattr(chosen, "against", None)
+    if folder is None:
+        return None
+    if chosen.to is not None and Path(chosen.to).resolve() == Path(folder).resolve():
+        raise InvalidRequest(f"--against {folder} is the folder of this run itself: give another")
+    earlier(folder, kit, questions)
+    return folder
 
 
 def _options(kit: Kit, chosen: Namespace) -> Any:
@@ -243,5 +259,6 @@ def as_typed(message: str) -> str:
     text = re.sub(r"\bprice_(in|out)\b", r"--price-\1", text)
     text = re.sub(r"\bmost_calls=(-?\d+)", r"--most-calls \1", text)
     text = text.replace("most_calls", "--most-calls")
+    text = re.sub(r"with key_variable$", "with --key-variable", text)
     text = re.sub(r"\bdepths=(-?\d+):", r"--set depths=\1:", text)
     return re.sub(r"^(endpoint|device) '", r"--\1 '", text)

@@ -222,6 +222,10 @@ def build() -> argparse.ArgumentParser:
             f"--to answers/{kit}", function="recombine.cli.live:run",
         )  # fmt: skip
         _live(made)
+        if kit == "constraints":
+            made.add_argument("--against", default=None, metavar="FOLDER",
+                              help="a finished run over the same instances: is the share of "
+                                   "satisfied constraints the same?")  # fmt: skip
 
     for name, (text, example, module) in OWN.items():
         made = command(name, text, example, function=f"{module}:run")

@@ -10,6 +10,7 @@ from typing import Any
 from recombine.errors import InvalidRequest, RecombineError, StoreError
 from recombine.lab.files import make_folder, parse_json, read_bytes, write_json
 from recombine.live.client import AskingError
+from recombine.live.comparing import earlier
 from recombine.live.kit import Answers, Kit, Question, scored
 from recombine.live.model import Answer, Keeping, Model, Progress
 from recombine.live.page import write_page
@@ -124,16 +125,18 @@ def run_kit(
     *,
     progress: Progress | None = None,
     command: str = "",
+    against: str | Path | None = None,
 ) -> Outcome:
     """Asks what is not answered yet, then writes table.csv, report.html and report.json.
 
     The folder's answers.jsonl is the log: the same call continues after a stop. If the model fails,
     or its calls are spent, the page is written of what there is, says so, and the outcome holds the
-    error.
+    error. `against` is the folder of an earlier run over the same instances, to compare with.
     """
     options = kit.options if options is None else options
     questions = questions_of(kit, options, model)
     folder = Path(folder)
+    other = None if against is None else earlier(against, kit, questions)
     claim_folder(folder, kit, model)
     asked = model if isinstance(model, Keeping) else Remembering(model, folder / ANSWERS)
     stopped: RecombineError | None = None
@@ -150,7 +153,7 @@ def run_kit(
         raise failure
     answers = scored(kit, kit.prepared(questions, options, behind(model)), kept)
     notes = tuple(getattr(model, "notes", ()))
-    summary = write_page(kit, answers, model.identity, options, folder, notes, command)
+    summary = write_page(kit, answers, model.identity, options, folder, notes, command, other)
     if interrupt:
         raise interrupt
     return Outcome(answers, folder, summary, stopped)

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
-
-from scipy import stats
+from statistics import fmean as mean
 
 from recombine.errors import InvalidRequest, unknown
-from recombine.lab.intervals import Interval
 from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
+from recombine.live.battery_page import both_words, curves, depths, sections
 from recombine.live.battery_solver import solve
-from recombine.live.battery_tasks import DEEPEST, TASKS, Drawn, Task
+from recombine.live.battery_tasks import DEEPEST, NOVELTIES, TASKS, Draw, Task
+from recombine.live.differences import Counts, mean_difference, right_of
 from recombine.live.kit import (
+    FEWEST,
     Answers,
     Kit,
     Options,
     Question,
     if_readable,
-    rates_table,
     shuffled,
     verdicts,
 )
 from recombine.live.parsing import marks
-from recombine.report.document import Cell, Section, Table
-from recombine.report.figures import Panel, Series, panels
+from recombine.report.document import Cell, Section
 from recombine.seeds import host_seed
 
 ENDING = "\nThink as long as you need, and end with one line of the form\nANSWER: your answer"
-WRONG_SHOWN = 6
-CHARACTERS_SHOWN = 160
+SMALL = 0.05  # of the way from chance: who gets no further cannot lose anything by new words
 
 
 @dataclass(frozen=True)
 class BatteryOptions(Options):
-    """Which tasks, at which depths, and how many questions of each."""
+    """Which tasks, at which depths, in familiar words or new ones, and how many questions of each.
+
+    `novelty` is for the tasks that can be put in both.
+    """
 
     tasks: tuple[str, ...] = tuple(TASKS)
     depths: tuple[int, ...] = (1, 2, 3, 4)
+    novelty: tuple[str, ...] = NOVELTIES
 
 
 class Battery(Kit):
@@ -51,10 +50,10 @@ class Battery(Kit):
     name = "battery"
     question = (
         "How often does a language model compose rules that it has just been told, and how does "
-        "that fall with the number of rules?"
+        "that fall with the number of rules, and with words that it has never met?"
     )
     options = BatteryOptions()
-    within = ("task", "depth")
+    within = ("task", "novelty", "depth")
     not_shown = (
         "Whether the model composes or recalls: made-up words and fresh draws make recall of an "
         "item unlikely, but these kinds of task are in many training sets.",
@@ -62,6 +61,8 @@ class Battery(Kit):
         "settings than temperature 0.",
         "Why an answer is wrong. A model that is cut off, or does not say what it was asked for, "
         "counts as wrong; how many could not be read is in the first table.",
+        "That new words are new in every way: a made-up word is also cut into more tokens, and "
+        "so longer for the model.",
         "That tasks are comparable with one another: a depth of 2 is another thing in each, so "
         "there is no overall score.",
     )
@@ -73,10 +74,17 @@ class Battery(Kit):
         for depth in options.depths:
             if not 1 <= depth <= DEEPEST:
                 raise InvalidRequest(f"depths={depth}: expected numbers from 1 to {DEEPEST}")
+        for novelty in options.novelty:
+            if novelty not in NOVELTIES:
+                raise unknown("novelty", novelty, NOVELTIES)
         for task in (TASKS[name] for name in dict.fromkeys(options.tasks)):
             # A task may have a depth of its own below those that all have.
             for depth in sorted({*options.depths, *range(task.shallowest, 1)}):
-                yield from _cell(task, depth, options)
+                if not isinstance(task.draw, Mapping):
+                    yield from _cell(task, depth, options, task.draw)
+                    continue
+                for novelty in dict.fromkeys(options.novelty):
+                    yield from _cell(task, depth, options, task.draw[novelty], novelty)
 
     def score(self, question: Question, answer: str) -> dict[str, float]:
         return marks(TASKS[str(question.columns["task"])].kind, question.gold, answer)
@@ -97,8 +105,16 @@ class Battery(Kit):
             Claim(
                 "depth",
                 "Accuracy falls by more than 0.1 from the shallowest depth to the deepest, on "
-                "average over tasks.",
+                "average over tasks, each in familiar and in new words.",
                 if_readable(answers, lambda: _fall(answers)),
+                unit="items",
+                above=0.1,
+            ),
+            Claim(
+                "novelty",
+                "At equal depth accuracy is higher by more than 0.1 in familiar words than in new "
+                "ones, on average over depths and tasks.",
+                if_readable(answers, lambda: _novelty(answers)),
                 unit="items",
                 above=0.1,
             ),
@@ -107,54 +123,34 @@ class Battery(Kit):
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         ends = []
         for task in answers.labels("task"):
-            cells = _depths(answers, task)
+            cells = depths(answers, task)
             rates = [f"{cell.rate().estimate:.2f} (depth {d})" for d, cell in (cells[0], cells[-1])]
             ends.append(f"{task} {' to '.join(dict.fromkeys(rates))}")
-        return f"{verdicts(judgements)} Right: {'; '.join(ends)}."
+        words = []
+        for task, cells in both_words(answers).items():
+            rates = [
+                mean(right / count for right, count in side)
+                for side in zip(*cells.values(), strict=True)
+            ]
+            words.append(f"{task} {rates[0]:.2f} and {rates[1]:.2f}")
+        both = f" At equal depth in familiar and in new words: {'; '.join(words)}." if words else ""
+        return f"{verdicts(judgements)} Right: {'; '.join(ends)}.{both}"
 
     def sections(self, answers: Answers) -> Sequence[Section]:
-        control = shuffled(self, answers)
-        found = [
-            Section(
-                "Accuracy by depth",
-                "Each point is the share of questions answered exactly right. Beside it: what "
-                "blind guessing would get, the same answers marked against the gold of other "
-                "questions, and what would be left if every further step failed as often as the "
-                "first, independently (the accuracy at depth 1, above chance, to the power of the "
-                "depth). Intervals are exact (Clopper and Pearson), over items.",
-                figures=[_figure(answers, control)],
-                tables=[_accuracy(answers)],
-            ),
-            Section(
-                "Where it falls below one half",
-                "The first depth at which less than half of the way from chance to perfect is "
-                "left: an accuracy of 0.5, or of 0.75 where guessing gets 0.5.",
-                tables=[_below_half(answers)],
-            ),
-        ]
-        for task, title, columns in (
-            ("grammar", "A made-up language, by novelty", ("detail",)),
-            ("logic", "Logic, by the right answer", ("detail", "depth")),
-            ("strings", "Strings at depth 1, by operation", ("detail",)),
-        ):
-            part = answers.where(task=task)
-            if task == "strings":
-                part = part.where(depth=1)
-            if len(part):
-                found.append(Section(title, tables=[rates_table(part, columns, title=title)]))
-        wrong = [row for row in answers if row["correct"] != 1]
-        if wrong:
-            found.append(Section("Some wrong answers", tables=[_wrong(wrong)]))
-        return found
+        return sections(answers, shuffled(self, answers))
 
 
-def _cell(task: Task, depth: int, options: BatteryOptions) -> Iterator[Question]:
+def _cell(
+    task: Task, depth: int, options: BatteryOptions, draw: Draw, novelty: str | None = None
+) -> Iterator[Question]:
     """The questions of one task and depth: all different, and more of them only add some."""
+    # Not by novelty: the same questions in familiar words and in new ones.
     rng = random.Random(host_seed(options.seed, f"live/battery/{task.name}/{depth}"))
+    name = f"{task.name}-{novelty}-{depth}" if novelty else f"{task.name}-{depth}"
     seen: set[str] = set()
     while len(seen) < options.items:
         for _ in range(1000):
-            drawn: Drawn = task.draw(rng, depth, len(seen))
+            drawn = draw(rng, depth, len(seen))
             if drawn.prompt not in seen:
                 break
         else:
@@ -163,11 +159,12 @@ def _cell(task: Task, depth: int, options: BatteryOptions) -> Iterator[Question]
                 f"questions of depth {depth}; ask for fewer"
             )
         columns: dict[str, Cell] = {
-            "task": task.name, "depth": depth, "detail": drawn.detail, "chance": task.chance
+            "task": task.name, "novelty": novelty or drawn.detail, "depth": depth,
+            "detail": drawn.detail, "chance": task.chance,
         }  # fmt: skip
         number = len(seen)
         seen.add(drawn.prompt)
-        yield Question(f"{task.name}-{depth}-{number}", drawn.prompt + ENDING, drawn.gold, columns)
+        yield Question(f"{name}-{number}", drawn.prompt + ENDING, drawn.gold, columns)
 
 
 def _grounded(kit: Kit, answers: Answers) -> Evidence:
@@ -179,97 +176,35 @@ def _grounded(kit: Kit, answers: Answers) -> Evidence:
 
 
 def _fall(answers: Answers) -> Evidence:
-    """The mean over tasks of the fall in accuracy, with Agresti and Caffo's interval."""
-    falls, centres, squares, units = [], [], [], 0
-    for task in answers.labels("task"):
-        cells = [cell for depth, cell in _depths(answers, task) if depth > 0]
-        if len(cells) < 2:
-            continue
-        ends = [(int(sum(cell.values("correct"))), len(cell)) for cell in (cells[0], cells[-1])]
-        falls.append(Fraction(*ends[0]) - Fraction(*ends[1]))
-        # One success and one failure more on each side keep the interval open at 0 and 1.
-        rates = [(right + 1) / (count + 2) for right, count in ends]
-        centres.append(rates[0] - rates[1])
-        squares += [p * (1 - p) / (count + 2) for p, (_, count) in zip(rates, ends, strict=True)]
-        units += ends[0][1] + ends[1][1]
-    if not falls:
+    """The mean fall in accuracy over tasks, in each kind of words for itself."""
+    ends = []
+    for task, _, part in curves(answers):
+        cells = [cell for depth, cell in depths(part, task) if depth > 0]
+        if len(cells) >= 2:
+            ends.append((right_of(cells[0]), right_of(cells[-1])))
+    if not ends:
         raise NotTested("It takes at least two depths of a task.")
-    centre, error = math.fsum(centres) / len(falls), math.sqrt(math.fsum(squares)) / len(falls)
-
-    def interval(level: float) -> Interval:
-        reach = float(stats.norm.ppf((1 + level) / 2)) * error
-        low, high = max(-1.0, centre - reach), min(1.0, centre + reach)
-        return Interval(float(sum(falls) / len(falls)), low, high, units, "Agresti-Caffo", level)
-
-    return Evidence.of_interval(interval)
+    return Evidence.of_interval(lambda level: mean_difference(ends, level))
 
 
-def _depths(answers: Answers, task: str) -> list[tuple[int, Answers]]:
-    part = answers.where(task=task)
-    return [(depth, part.where(depth=depth)) for depth in sorted(set(part.values("depth")))]
+def _novelty(answers: Answers) -> Evidence:
+    """How much is lost by new words alone: cells of one task and depth are compared."""
+    cells = [
+        (task, each)
+        for task, by_depth in both_words(answers).items()
+        for each in by_depth.values()
+        if min(count for _, count in each) >= FEWEST
+    ]
+    if not cells:
+        raise NotTested(
+            "It takes five answers in familiar and five in new words, of the same task and depth."
+        )
+    best = max(mean(_above_chance(task, each[side]) for task, each in cells) for side in (0, 1))
+    if best < SMALL:
+        raise NotTested("Hardly anything is right in either kind of words: nothing to tell apart.")
+    return Evidence.of_interval(lambda level: mean_difference([each for _, each in cells], level))
 
 
-def _figure(answers: Answers, control: Answers) -> Any:
-    drawn = []
-    for task in answers.labels("task"):
-        cells = _depths(answers, task)
-        x = [float(depth) for depth, _ in cells]
-        rates = [cell.rate() for _, cell in cells]
-        chance = TASKS[task].chance
-        first = {depth: cell.rate().estimate for depth, cell in cells}.get(1)
-        left = None if first is None else max(0.0, (first - chance) / (1 - chance))
-        exchanged = {depth: cell.rate().estimate for depth, cell in _depths(control, task)}
-        others = [exchanged.get(depth) for depth, _ in cells]
-        expected = [None if left is None else chance + (1 - chance) * left**d for d in x]
-        lines = [
-            Series("right", x, [r.estimate for r in rates], [r.low for r in rates],
-                   [r.high for r in rates]),
-            Series("shuffled gold", x, others),
-            Series("independent errors", x, expected),
-            Series("chance", x, [chance] * len(x)),
-        ]  # fmt: skip
-        drawn.append(Panel(f"{task} ({TASKS[task].depth})", lines))
-    return panels("Accuracy by depth", "depth", "share right", drawn, y_range=(-0.03, 1.03))
-
-
-def _accuracy(answers: Answers) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for task in answers.labels("task"):
-        for depth, cell in _depths(answers, task):
-            rate = cell.rate()
-            read = cell.rate("parsed").estimate
-            rows.append(
-                (task, depth, rate.estimate, rate.low, rate.high, TASKS[task].chance, read,
-                 len(cell))
-            )  # fmt: skip
-    columns = ("task", "depth", "right", "low", "high", "chance", "could be read", "items")
-    return Table("Accuracy by task and depth", columns, rows)
-
-
-def _below_half(answers: Answers) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for task in answers.labels("task"):
-        half = (1 + TASKS[task].chance) / 2
-        cells = [(depth, cell.rate()) for depth, cell in _depths(answers, task)]
-        first = next((depth for depth, rate in cells if rate.estimate < half), None)
-        sure = next((depth for depth, rate in cells if rate.high < half), None)
-        rows.append((task, half, first, sure, cells[-1][0]))
-    columns = ("task", "half way", "first below", "first surely below", "deepest asked")
-    note = "Surely: the whole interval is below. A dash: not at any depth asked."
-    return Table("Where it falls below one half", columns, rows, note)
-
-
-def _wrong(rows: Sequence[Any]) -> Table:
-    # A few of different tasks and depths say more than the first ones.
-    by_cell = {(row["task"], row["depth"]): row for row in reversed(rows)}
-    shown = list(by_cell.values())[::-1][:WRONG_SHOWN]
-    return Table(
-        "Some wrong answers",
-        ("question", "right", "said"),
-        [(row.question.id, _short(row.question.gold), _short(row.answer.text)) for row in shown],
-        "The end of each answer; all of them, with their prompts, are in table.csv.",
-    )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= CHARACTERS_SHOWN else "… " + text[-CHARACTERS_SHOWN:]
+def _above_chance(task: str, counts: Counts) -> float:
+    chance = TASKS[task].chance
+    return (counts[0] / counts[1] - chance) / (1 - chance)

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import itertools
 import random
+import string
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 Numbers = list[int]
 Words = list[str]
 
-# Where a description has a number, it is drawn and both told and used.
-LIST_OPERATIONS: dict[str, Callable[[Numbers, int], Numbers]] = {
-    "turns the list round, so that the last number comes first": lambda x, k: x[::-1],
-    "sorts the numbers from smallest to largest": lambda x, k: sorted(x),
-    "drops the first number": lambda x, k: x[1:],
-    "keeps only the even numbers": lambda x, k: [n for n in x if n % 2 == 0],
-    "adds {k} to every number": lambda x, k: [n + k for n in x],
-    "doubles every number": lambda x, k: [2 * n for n in x],
-    "moves the first number to the end": lambda x, k: x[1:] + x[:1],
+# A description, the usual name of what it describes, and that itself. Where a description has a
+# number, it is drawn and both told and used.
+LIST_OPERATIONS: dict[str, tuple[str, Callable[[Numbers, int], Numbers]]] = {
+    "turns the list round, so that the last number comes first": ("reverse", lambda x, k: x[::-1]),
+    "sorts the numbers from smallest to largest": ("sort", lambda x, k: sorted(x)),
+    "drops the first number": ("drop_first", lambda x, k: x[1:]),
+    "keeps only the even numbers": ("keep_even", lambda x, k: [n for n in x if n % 2 == 0]),
+    "adds {k} to every number": ("add_{k}", lambda x, k: [n + k for n in x]),
+    "doubles every number": ("double", lambda x, k: [2 * n for n in x]),
+    "moves the first number to the end": ("rotate", lambda x, k: x[1:] + x[:1]),
     # One number alone is first and last, and stays where it is.
-    "swaps the first number and the last": lambda x, k: x[-1:] + x[1:-1] + x[: len(x) > 1],
-    "drops numbers that came before in the list": lambda x, k: list(dict.fromkeys(x)),
-    "puts the sum of all numbers at the end": lambda x, k: [*x, sum(x)],
-    "replaces every number by its distance from {k}": lambda x, k: [abs(n - k) for n in x],
-    "keeps only the numbers greater than {k}": lambda x, k: [n for n in x if n > k],
-    "writes the last number once more at the end": lambda x, k: x + x[-1:],
-}
+    "swaps the first number and the last": (
+        "swap_ends", lambda x, k: x[-1:] + x[1:-1] + x[: len(x) > 1]
+    ),
+    "drops numbers that came before in the list": ("unique", lambda x, k: list(dict.fromkeys(x))),
+    "puts the sum of all numbers at the end": ("append_sum", lambda x, k: [*x, sum(x)]),
+    "replaces every number by its distance from {k}": (
+        "distance_from_{k}", lambda x, k: [abs(n - k) for n in x]
+    ),
+    "keeps only the numbers greater than {k}": (
+        "keep_above_{k}", lambda x, k: [n for n in x if n > k]
+    ),
+    "writes the last number once more at the end": ("repeat_last", lambda x, k: x + x[-1:]),
+}  # fmt: skip
 
 WORD_OPERATIONS: dict[str, tuple[str, Callable[[Words, int, str], Words]]] = {
     "backwards": ("Write every word backwards.", lambda x, k, s: [w[::-1] for w in x]),
@@ -56,27 +65,48 @@ winter wolf yellow
 VOCABULARY: tuple[str, ...] = tuple(_COMMON.split())
 
 
-def list_program(rng: random.Random, depth: int) -> tuple[Numbers, list[str], list[str], Numbers]:
-    """(start, descriptions in order, two more that are not used, result); each step changes it."""
+@dataclass(frozen=True)
+class ListProgram:
+    """A list, operations on it by (usual name, description), two more not used, the result."""
+
+    start: Numbers
+    used: list[tuple[str, str]]
+    others: list[tuple[str, str]]
+    result: Numbers
+
+
+def list_program(rng: random.Random, depth: int) -> ListProgram:
+    """A chain of `depth` operations, each of which changes the list."""
     while True:
         start = [rng.randint(1, 12) for _ in range(6)]
         chosen = rng.sample(list(LIST_OPERATIONS), depth + 2)
         told = [(one, rng.randint(2, 5)) for one in chosen]
         states = [start]
         for one, k in told[:depth]:
-            states.append(LIST_OPERATIONS[one](states[-1], k))
+            states.append(LIST_OPERATIONS[one][1](states[-1], k))
         if _all_matter(states) and states[-1]:
-            texts = [one.format(k=k) for one, k in told]
-            return start, texts[:depth], texts[depth:], states[-1]
+            named = [(LIST_OPERATIONS[one][0].format(k=k), one.format(k=k)) for one, k in told]
+            return ListProgram(start, named[:depth], named[depth:], states[-1])
+
+
+def random_letters(rng: random.Random, length: int) -> str:
+    """A string that is no common word."""
+    while True:
+        made = "".join(rng.choice(string.ascii_lowercase) for _ in range(length))
+        if made not in VOCABULARY:
+            return made
 
 
 def word_program(
-    rng: random.Random, depth: int, number: int
+    rng: random.Random, depth: int, number: int, respelt: Callable[[str], str] = str
 ) -> tuple[Words, list[str], list[str], Words]:
-    """(start, steps as told, their kinds, result); no step undoes the one before."""
+    """(start, steps as told, their kinds, result); no step undoes the one before.
+
+    `respelt` may put something else in the place of each common word.
+    """
     kinds = list(WORD_OPERATIONS)
     while True:
-        start: Words = rng.sample(VOCABULARY, 4)
+        start: Words = [respelt(word) for word in rng.sample(VOCABULARY, 4)]
         chosen = [kinds[number % len(kinds)] if depth == 1 else rng.choice(kinds)]
         while len(chosen) < depth:
             chosen.append(rng.choice([kind for kind in kinds if kind != chosen[-1]]))

@@ -6,11 +6,13 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from recombine.live import battery_steps as steps
 
 DEEPEST = 7  # the longest commands of SCAN have seven operators
+FAMILIAR, NEW = "familiar", "new"
+NOVELTIES = (FAMILIAR, NEW)
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,28 @@ class Drawn:
     detail: str = ""
 
 
+Draw = Callable[[random.Random, int, int], Drawn]
+
+
 @dataclass(frozen=True)
 class Task:
-    """One kind of question: `draw(rng, depth, number)`, and what blind guessing would get."""
+    """One kind of question: `draw(rng, depth, number)`, and what blind guessing would get.
+
+    A task that can be put in familiar words and in new ones has a `draw` for each, which from
+    equal states of `rng` make the same question but for the words.
+    """
 
     name: str
     kind: str
-    draw: Callable[[random.Random, int, int], Drawn]
+    draw: Draw | Mapping[str, Draw]
     chance: float = 0.0
     shallowest: int = 1
     depth: str = "steps"
+
+
+def aside(rng: random.Random) -> random.Random:
+    """A stream for words alone: how many draws they take must not change what else is drawn."""
+    return random.Random(rng.getrandbits(64))
 
 
 def nonce(rng: random.Random, count: int) -> list[str]:
@@ -177,15 +191,24 @@ def _composed(rng: random.Random, words: Lexicon, depth: int) -> str | tuple:
 # --- Logic -------------------------------------------------------------------------------------
 
 NAMES = ("Rex", "Fae", "Sam", "Wren", "Polly", "Stella", "Max", "Alex")
+# What a person may be, none of it by being another: nothing known of them answers the question.
+_ROLES = """
+baker banker barber boxer butcher captain carpenter chemist clerk cook dancer dentist doctor driver
+farmer gardener guard guide hunter judge lawyer librarian mayor merchant miner musician nurse
+painter pilot plumber poet porter potter printer ranger reporter rider sailor singer soldier student
+swimmer tailor teacher trader waiter weaver writer
+"""
+ROLES: tuple[str, ...] = tuple(_ROLES.split())
 
 
-def logic(rng: random.Random, depth: int, number: int) -> Drawn:
+def logic(novelty: str, rng: random.Random, depth: int, number: int) -> Drawn:
     """Does a chain of `depth` rules lead from a name to a kind? Every second question says no.
 
     Two names begin two chains of equal length with equal side branches; the question is about the
     end of one or of the other, so that nothing but following the chain tells yes from no.
     """
-    made = nonce(rng, 4 * (depth + 1))
+    words, count = aside(rng), 4 * (depth + 1)
+    made = nonce(words, count) if novelty == NEW else words.sample(ROLES, count)
     names = rng.sample(NAMES, 2)
     chains = [made[: depth + 1], made[depth + 1 : 2 * depth + 2]]
     lines = []
@@ -208,25 +231,32 @@ def logic(rng: random.Random, depth: int, number: int) -> Drawn:
 # --- Programs and strings ------------------------------------------------------------------------
 
 
-def programs(rng: random.Random, depth: int, number: int) -> Drawn:
-    """Made-up names for described operations on lists of numbers, applied one after another."""
-    start, used, others, result = steps.list_program(rng, depth)
-    named = dict(zip(nonce(rng, depth + len(others)), [*used, *others], strict=True))
-    order = list(named)[:depth]
+def programs(novelty: str, rng: random.Random, depth: int, number: int) -> Drawn:
+    """Described operations on lists, one after another, under usual or made-up names."""
+    made, words = steps.list_program(rng, depth), aside(rng)
+    told_of = [*made.used, *made.others]
+    names = nonce(words, len(told_of)) if novelty == NEW else [name for name, _ in told_of]
+    named = dict(zip(names, [text for _, text in told_of], strict=True))
+    order = names[:depth]
     lines = [f"- {name}: {text}" for name, text in named.items()]
     rng.shuffle(lines)
     told = (
         "These operations take a list of numbers and give one back:\n"
         + "\n".join(lines)
-        + f"\n\nStart: {start}\nApply in this order: {', then '.join(order)}\n"
+        + f"\n\nStart: {made.start}\nApply in this order: {', then '.join(order)}\n"
         "Which list comes out? Write it in square brackets."
     )
-    return Drawn(told, str(result))
+    return Drawn(told, str(made.result))
 
 
-def strings(rng: random.Random, depth: int, number: int) -> Drawn:
-    """Described operations on words, applied one after another; at depth 1 each kind in turn."""
-    start, texts, kinds, result = steps.word_program(rng, depth, number)
+def strings(novelty: str, rng: random.Random, depth: int, number: int) -> Drawn:
+    """Described operations on words, or on as many random letters; at depth 1 each in turn."""
+    letters = aside(rng)
+
+    def respelt(word: str) -> str:
+        return steps.random_letters(letters, len(word)) if novelty == NEW else word
+
+    start, texts, kinds, result = steps.word_program(rng, depth, number, respelt)
     lines = "\n".join(f"{i}. {text}" for i, text in enumerate(texts, 1))
     told = (
         f"Words: {' '.join(start)}\nDo the following, step by step:\n{lines}\n"
@@ -235,13 +265,18 @@ def strings(rng: random.Random, depth: int, number: int) -> Drawn:
     return Drawn(told, " ".join(result), kinds[0] if depth == 1 else "several")
 
 
+def in_words(draw: Callable[[str, random.Random, int, int], Drawn]) -> dict[str, Draw]:
+    """A draw for familiar words and one for new ones."""
+    return {novelty: partial(draw, novelty) for novelty in NOVELTIES}
+
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         Task("commands", "words", scan, depth="operators"),
         Task("grammar", "words", grammar, shallowest=0, depth="functions composed"),
-        Task("logic", "yes or no", logic, chance=0.5, depth="rules in the chain"),
-        Task("programs", "numbers", programs, depth="operations"),
-        Task("strings", "words", strings, depth="operations"),
+        Task("logic", "yes or no", in_words(logic), chance=0.5, depth="rules in the chain"),
+        Task("programs", "numbers", in_words(programs), depth="operations"),
+        Task("strings", "words", in_words(strings), depth="operations"),
     )
 }

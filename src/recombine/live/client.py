@@ -174,7 +174,7 @@ class ChatEndpoint:
                     said = f"{about}: {url} {refusal}"
                     if refusal.of_text:
                         raise TurnedAway(said, str(refusal)) from None
-                    raise AskingError(said) from None
+                    raise AskingError(said + self._about_the_key(refusal)) from None
             except Trouble as found:
                 trouble = found
                 attempt += 1
@@ -265,6 +265,14 @@ class ChatEndpoint:
                     del self._names[name]
                     self.notes.append(f"The endpoint does not take {name!r}: it was left out.")
         return True
+
+    def _about_the_key(self, refusal: Refused) -> str:
+        """What to look at where an endpoint does not know who asks, or does not let them."""
+        if refusal.code not in (401, 403):
+            return ""
+        if self.key_variable is None:
+            return "; no key was sent: name the variable that holds one with key_variable"
+        return f"; check the key in {self.key_variable}, and that it may use {self.model}"
 
     def _authorization(self) -> dict[str, str]:
         if self.key_variable is None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from recombine.constraints.ceiling import MODEL, concluded
 from recombine.constraints.family import verdict_scores
 from recombine.constraints.problem import KINDS, Problem, judge
 from recombine.constraints.prompts import parse, prompt, stated
@@ -18,11 +19,14 @@ from recombine.constraints.tasks import POWER_FLOW, WHOLE_NUMBERS, task_named
 from recombine.errors import InvalidRequest
 from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
+from recombine.live.comparing import Earlier, difference
 from recombine.live.constraints_page import family_of, null_shares, problem_of, sections, told
 from recombine.live.kit import Answers, Kit, Options, Question, enough, if_readable, verdicts
 from recombine.report.document import Section
 
 LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
+APART = 0.05  # two runs that differ by no more satisfy the same share
+SAME = f"the same within {APART:.2f}"
 ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
 THINKING = "Use no tools. Think as long as you need, then end with one JSON object"
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -53,6 +57,7 @@ class Constraints(Kit):
     longest = 4096
     # What is feasible depends on the instance, not on its optimum: gold is not what is scored.
     within = None
+    paired = ("task", "instance")
     not_shown = (
         "How the published share weighs its constraints, or with which tolerances. Here balances "
         "hold to .01 and bounds to .001 per unit; whole numbers must be exact.",
@@ -98,9 +103,16 @@ class Constraints(Kit):
         kinds = [k for k in (POWER_FLOW, WHOLE_NUMBERS) if len(answers.where(kind=k))]
         return [claim for kind in kinds for claim in _claims(kind, answers.where(kind=kind))]
 
+    def compared(self, answers: Answers, other: Earlier) -> Sequence[Claim]:
+        kinds = [k for k in (POWER_FLOW, WHOLE_NUMBERS) if len(answers.where(kind=k))]
+        return [_same(kind, answers.where(kind=kind), other) for kind in kinds]
+
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:
         each = [told(answers.where(task=task)) for task in answers.labels("task")]
-        return f"{verdicts(judgements)} Satisfied: {'; '.join(each)}."
+        reasons = dict.fromkeys(one.note for one in judgements if one.interval is None)
+        said = concluded([one for one in judgements if one.interval is not None], MODEL)
+        head = " ".join([said, *reasons]) if said else verdicts(judgements)
+        return f"{head} Satisfied: {'; '.join(each)}.{_beside(judgements)}"
 
     def sections(self, answers: Answers) -> Sequence[Section]:
         return sections(answers)
@@ -139,6 +151,10 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
         return Evidence.of_values([r[f"{kind_of} held"] / r[f"{kind_of} asked"] for r in rows])
 
     return [
+        Claim(f"{kind}: takes no competence",
+              f"{on}, an answer that takes no thought, or the optimum with 1 % noise, satisfies at "
+              f"least {LOW:.2f} of all constraints, where the ceiling is said to begin",
+              read(lambda: _null(answers)), "items", at_least=LOW),
         Claim(f"{kind}: ceiling",
               f"{on}, the model satisfies between {LOW:.2f} and {HIGH:.2f} of the constraints",
               read(lambda: Evidence.of_values(answers.values("micro"))), "items",
@@ -158,8 +174,42 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
     ]  # fmt: skip
 
 
+def _same(kind: str, answers: Answers, other: Earlier) -> Claim:
+    """The published claim that to reason changes nothing, or any other two runs side by side."""
+    return Claim(
+        f"{kind}: {SAME}",
+        f"On {kind}, the share of satisfied constraints differs by at most {APART:.2f} from that "
+        "of the earlier run on the same instances",
+        if_readable(answers, lambda: difference(answers, other, "micro", f" on {kind}"),
+                    f" on {kind}"),
+        "items", at_least=-APART, at_most=APART,
+    )  # fmt: skip
+
+
+def _beside(judgements: Sequence[Judgement]) -> str:
+    """How this run differs from an earlier one, where it was put against one."""
+    told = [
+        f"{one.claim.name.partition(':')[0]} {one.interval.estimate:+.3f} "
+        f"[{one.interval.low:+.3f}, {one.interval.high:+.3f}], {SAME}: {one.verdict}"
+        for one in judgements
+        if one.claim.name.endswith(f": {SAME}") and one.interval is not None
+    ]
+    return f" More than the earlier run: {'; '.join(told)}." if told else ""
+
+
+def _null(answers: Answers) -> Evidence:
+    name, shares = _better_null(answers)
+    return Evidence.of_values(shares, f"The {name}, the better of the two.")
+
+
 def _null_over_model(answers: Answers) -> Evidence:
+    name, shares = _better_null(answers)
+    own = np.asarray(answers.values("micro"))
+    return Evidence.of_values(shares - own, f"Against the {name}, the better of the two.")
+
+
+def _better_null(answers: Answers) -> tuple[str, Float[np.ndarray, "item"]]:
+    """Which of a guess and the optimum with noise satisfies more, and its share item by item."""
     shares = null_shares(answers)
     best = max(("guess", "noise"), key=lambda name: float(np.mean(shares[name])))
-    own = np.asarray(answers.values("micro"))
-    return Evidence.of_values(shares[best] - own, f"Against the {best}, the better of the two.")
+    return best, shares[best]

@@ -29,13 +29,14 @@ from recombine.live.embers_stimuli import (
     published,
     told_again,
 )
-from recombine.live.kit import Answers, Kit, Options, Question, if_readable
+from recombine.live.kit import Answers, Kit, Options, Question, enough, if_readable
 from recombine.live.local import LocalModel
 from recombine.live.model import Model, Taught
 from recombine.probability.scoring import unquoted
 from recombine.report.document import Section
 
 SMALL = 0.05  # a difference that would not matter, and an accuracy too low to show one
+PAIRS = "pairs of the same sentence"
 
 
 @dataclass(frozen=True)
@@ -210,12 +211,14 @@ def _drawn(answers: Answers) -> Evidence:
     wrong = [row for row in answers.where(task=task, condition=ADVERSARIAL) if row["correct"] != 1]
     if not found or not wrong:
         raise NotTested("It takes adversarial items, with their twins, that are answered wrong.")
+    enough(len(found), PAIRS)
     return Evidence.of_interval(_interval(found))
 
 
 def _evidence(found: Pairs, otherwise: str) -> Evidence:
     if not found:
         raise NotTested(otherwise)
+    enough(len(found), PAIRS)
     best = max(math.fsum(side) for side in zip(*found, strict=True)) / len(found)
     if best < SMALL:  # no difference can be seen where there is nothing to lose
         raise NotTested(f"At most {best:.2f} of these answers are right: nothing to tell apart.")

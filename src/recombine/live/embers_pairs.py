@@ -11,7 +11,7 @@ from recombine.live.embers_stimuli import FREQUENT_AND_RARE, HIGH, LOW
 from recombine.live.kit import Answers
 from recombine.probability.scoring import paired_difference
 
-FEW_DIFFER = 5  # a bootstrap of fewer pairs that differ believes too much in what it saw
+FEW_DIFFER = 5  # a bootstrap with fewer pairs unlike the rest believes too much in what it saw
 
 Pairs = list[tuple[float, float]]
 
@@ -36,16 +36,19 @@ def pairs(
 def difference(found: Pairs, level: float = 0.95) -> Interval:
     """How much more often the first of each pair is 1 than the second.
 
-    By resampling pairs; where hardly any differ, Bonett and Price's interval, which does not take
-    the few for all that could be.
+    By resampling pairs; where almost all are alike, because hardly any differ or hardly any do
+    not, Bonett and Price's interval, which does not take the few for all that could be.
 
     >>> nothing = difference([(1.0, 1.0)] * 100)
     >>> nothing.estimate, round(nothing.high, 3), round(difference([(1.0, 1.0)] * 10).high, 3)
     (0.0, 0.027, 0.231)
+    >>> always = difference([(1.0, 0.0)] * 5)
+    >>> always.estimate, round(always.low, 3), always.high
+    (1.0, 0.196, 1.0)
     """
     count = len(found)
     firsts, seconds = sum(a > b for a, b in found), sum(a < b for a, b in found)
-    if firsts + seconds >= FEW_DIFFER:
+    if count - max(firsts, seconds, count - firsts - seconds) >= FEW_DIFFER:
         return paired_difference([a for a, _ in found], [b for _, b in found], level=level)
     p, q = (firsts + 1) / (count + 2), (seconds + 1) / (count + 2)
     reach = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt((p + q - (p - q) ** 2) / (count + 2))

@@ -46,7 +46,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scipy import stats
 
@@ -58,6 +58,9 @@ from recombine.lab.study import Claim, Evidence, NotTested, with_settings
 from recombine.live.model import Answer, Model
 from recombine.report.document import Cell, Section, Table
 from recombine.seeds import host_seed
+
+if TYPE_CHECKING:
+    from recombine.live.comparing import Earlier
 
 FEWEST = 5  # answers that a verdict is made of, as units of replication elsewhere
 
@@ -173,6 +176,7 @@ class Kit(abc.ABC):
     longest: ClassVar[int] = 1024
     within: ClassVar[tuple[str, ...] | None] = ()
     not_shown: ClassVar[tuple[str, ...]] = ()
+    paired: ClassVar[tuple[str, ...]] = ()  # columns that say that two runs asked the same
 
     @abc.abstractmethod
     def questions(self, options: Any) -> Iterable[Question]:
@@ -192,6 +196,10 @@ class Kit(abc.ABC):
 
     def claims(self, answers: Answers) -> Sequence[Claim]:
         """Sentences with a criterion that was fixed before anything was asked."""
+        return ()
+
+    def compared(self, answers: Answers, other: Earlier) -> Sequence[Claim]:
+        """Claims about an earlier run over the same instances, in a kit that has `paired`."""
         return ()
 
     def conclusion(self, answers: Answers, judgements: Sequence[Judgement]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from recombine.errors import InvalidRequest, unknown
+from recombine.lab.files import sha256_file
 from recombine.live.model import Answer, Progress
 
 DTYPES = ("float32", "float16", "bfloat16")
+LENGTH = 8  # bytes with which a safetensors file says how long its header is
+LONGEST_HEADER = 100_000_000  # bytes, as the format has it
+BLOCK, MOST_BLOCKS = 4096, 4096  # bytes of a tensor that are looked at, and how many tensors
 CHARACTERS_SHOWN = 120  # of what torch says: it may list every device there is
 
 
@@ -62,13 +67,19 @@ class LocalModel:
 
     @property
     def identity(self) -> str:
-        """The folder's name, a hash of its configuration and sizes, and what changes answers."""
-        folder = Path(self.path)
-        names = sorted(f for f in folder.iterdir() if f.suffix in (".json", ".safetensors"))
-        parts = [f"{file.name} {file.stat().st_size}" for file in names]
-        parts.append((folder / "config.json").read_text("utf-8"))
-        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-        return f"{folder.resolve().name} {digest} {self.dtype} longest={self.longest}"
+        """The folder's name, a hash of its files and weights, and what else changes answers."""
+        name = Path(self.path).resolve().name
+        return f"{name} {self._fingerprint} {self.dtype} longest={self.longest}"
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        parts = []
+        for file in sorted(Path(self.path).iterdir()):
+            if file.suffix in (".json", ".jinja"):
+                parts.append(f"{file.name} {sha256_file(file)}")
+            elif file.suffix == ".safetensors":
+                parts.append(f"{file.name} {fingerprint(file)}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
     @cached_property
     def _torch(self) -> Any:
@@ -163,6 +174,36 @@ class LocalModel:
             )
         names = ("input_ids", "attention_mask")
         return {name: given[name].to(self.device) for name in names}
+
+
+def fingerprint(path: Path) -> str:
+    """A hash of a file of weights that any training changes, without reading all of it.
+
+    It covers the size, the header, and a block in the middle of every tensor (of some thousands, if
+    there are more), so that it notices also where only some layers were trained.
+    """
+    size = path.stat().st_size
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        start = file.read(LENGTH)
+        header = file.read(min(int.from_bytes(start, "little"), LONGEST_HEADER))
+        found.update(start + header)
+        begin = LENGTH + len(header)
+        spans = _tensors(header) or [(0, size - begin)]
+        for low, high in spans[:: -(-len(spans) // MOST_BLOCKS)]:
+            file.seek(begin + max(low, (low + high - BLOCK) // 2))
+            found.update(file.read(min(BLOCK, max(0, high - low))))
+    return found.hexdigest()
+
+
+def _tensors(header: bytes) -> list[tuple[int, int]]:
+    """Where each tensor of a safetensors file lies behind the header; [] of what is none."""
+    try:
+        told = json.loads(header)
+        spans = [one["data_offsets"] for name, one in told.items() if name != "__metadata__"]
+        return sorted((int(low), int(high)) for low, high in spans if 0 <= low <= high)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 def _need(package: str) -> Any:

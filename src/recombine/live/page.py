@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recombine._version import __version__
 from recombine.lab.files import canonical_json, write_bytes
@@ -14,6 +15,9 @@ from recombine.live.kit import Answers, Kit, Question, shuffled
 from recombine.report.document import Cell, ClaimRow, Report, Section, Table
 from recombine.report.html import render
 from recombine.report.tables import to_csv
+
+if TYPE_CHECKING:
+    from recombine.live.comparing import Earlier
 
 PAGE, SUMMARY, TABLE = "report.html", "report.json", "table.csv"
 
@@ -26,9 +30,11 @@ def write_page(
     folder: Path,
     notes: tuple[str, ...] = (),
     command: str = "",
+    against: Earlier | None = None,
 ) -> dict[str, Any]:
     """Writes table.csv, report.html and report.json, and returns what the last holds."""
-    judgements = judge(kit.claims(answers), Results([]))
+    compared = kit.compared(answers, against) if against else ()
+    judgements = judge([*kit.claims(answers), *compared], Results([]))
     controls = controls_of(kit, answers)
     sections = (*kit.sections(answers), Section("Controls", CONTROLS, tables=[controls]))
     warnings = _warnings(answers, notes)
@@ -47,7 +53,8 @@ def write_page(
             ("model", model),
             *((("command", command),) if command else ()),
             ("version", f"recombine {__version__}"),
-            ("options", ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(options).items())),
+            ("options", _options(dataclasses.asdict(options))),
+            *((("against", f"{against.model}, {_options(against.options)}"),) if against else ()),
         ),
         warnings=warnings,
     )
@@ -65,6 +72,8 @@ def write_page(
         "claims": [one.document() for one in judgements],
         "tables": [_table(table) for section in sections for table in section.tables],
     }
+    if against:
+        summary["against"] = {"model": against.model, "options": dict(against.options)}
     write_bytes(folder / TABLE, to_csv(answers.table()).encode())
     write_bytes(folder / PAGE, render(report).encode())
     write_bytes(folder / SUMMARY, canonical_json(summary))
@@ -116,6 +125,10 @@ def _warnings(answers: Answers, notes: tuple[str, ...]) -> tuple[str, ...]:
             f"{unread} of {len(answers)} answers could not be read{among}, and count as wrong."
         )
     return (*found, *notes)
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
 def _row(judgement: Judgement) -> ClaimRow:

@@ -11,9 +11,14 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 
 _MARKER = re.compile(r"\banswer\b[\s*_`]*(?:is)?[\s*_`]*[:=]|\banswer is\b", re.IGNORECASE)
+# What was asked for, alone on its line: a remark after it may speak of "the answer:", too.
+_ASKED = re.compile(r"^[ \t*_`#>]*ANSWER[ \t*_`]*:[ \t*_`]*(\S.*)$", re.MULTILINE)
 _FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
 _BOXED = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}")
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_GROUPED = re.compile(r"(?<!\d)\d{1,3}([ '’_\u00a0\u2009\u202f])\d{3}(?:\1\d{3})*(?!\d)")
+_BRACKETED = re.compile(r"\([^()]*\)")
+_FACTORS = re.compile(r"\d+\s*(?:[*×x·]|\\times|\\cdot|times)\s*\d+")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»"}
 
 
@@ -28,6 +33,8 @@ def final(text: str) -> str:
         return found
     if boxed := _BOXED.findall(text):
         return bare(boxed[-1])
+    if asked := [found for line in _ASKED.findall(text) if (found := bare(line))]:
+        return asked[-1]
     markers = list(_MARKER.finditer(text))
     # What follows the last marker that is followed by anything: some write it as a heading.
     for marker in reversed(markers):
@@ -87,6 +94,24 @@ def numbers(text: str) -> tuple[int, ...] | None:
         return None
     found = tuple(int(number) for number in re.findall(r"-?\d{1,18}", inside))
     return found if found or lists else None
+
+
+def whole_number(text: str) -> int | None:
+    """The one whole number that an answer gives, also in groups of digits or beside its factors.
+
+    >>> whole_number("ANSWER: 247 200"), whole_number("247,200 (= 480*515)"), whole_number("many")
+    (247200, 247200, None)
+    """
+    said = final(text.replace("{,}", ",").replace("\\,", " ")).replace("\N{MINUS SIGN}", "-")
+    said = re.sub(r"(?<=\d),(?=\d)", "", said)
+    said = _GROUPED.sub(lambda found: re.sub(r"\D", "", found[0]), said)
+    for remark in (_BRACKETED, _FACTORS):
+        rest = remark.sub(" ", said)
+        said = rest if re.search(r"\d", rest) else said
+    if re.search(r"\d\.\d", said):
+        return None
+    found = re.findall(r"(?<!\d)-?\d{1,18}(?!\d)", said)
+    return int(found[-1]) if found else None
 
 
 def yes_or_no(text: str) -> bool | None:

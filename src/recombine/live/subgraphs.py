@@ -14,8 +14,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import stats
-
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._zebra_solver import draw_puzzle
 from recombine.families._zebra_text import LARGEST, english, renamed
@@ -23,8 +21,8 @@ from recombine.families.zebra import Zebra
 from recombine.graphs.errors import LABELS, label
 from recombine.graphs.graph import ComputationGraph, Written
 from recombine.graphs.workings import workings_of
-from recombine.lab.intervals import Interval
 from recombine.lab.study import Claim, Evidence, NotTested
+from recombine.live.differences import mean_difference, right_of
 from recombine.live.kit import (
     Answers,
     Kit,
@@ -35,17 +33,20 @@ from recombine.live.kit import (
     rates_table,
     share,
 )
-from recombine.live.parsing import final, numbers
+from recombine.live.parsing import final, numbers, whole_number
 from recombine.report.document import Cell, Section, Table
 from recombine.report.figures import Panel, Series, panels
 from recombine.seeds import host_seed
 
 PRODUCTS, LISTS, PUZZLES = "multiplication", "subsequence", "zebra"
 ANSWER, STEPS = "answer", "steps"
-SCORES = ("correct", "parsed", "first_digit", "last_digit", "middle", *LABELS)
+SCORES = ("correct", "parsed", "lined_up", "first_digit", "last_digit", "middle", *LABELS)
 CLUES = ("at", "same", "left", "beside")
 REACH = 5
 MOST_DIGITS, MOST_NUMBERS = 6, 18
+TRIES = 1000  # draws in a row that were all drawn before, after which there are no others
+PLACES_JUDGED = 3  # digits of a product that has a first, a last and a middle
+OF_WRONG = "Of wrong products with the right number of digits"
 ENDING = "\nThink as long as you need, and end with one line of the form\nANSWER: "
 RULES = {
     PRODUCTS: "Multiply the two numbers.",
@@ -134,7 +135,7 @@ class Subgraphs(Kit):
         found["correct"] = float(said is not None and said == question.gold)
         found["parsed"] = float(said is not None)
         if task == PRODUCTS and said is not None:
-            found.update(_digits(source, question.gold, said))
+            found.update(_digits(question.gold, said))
         return found
 
     def solve(self, question: Question) -> str:
@@ -149,12 +150,12 @@ class Subgraphs(Kit):
                   "Accuracy falls by more than .1 from the smallest to the largest size asked, "
                   "mean over tasks and forms", if_readable(answers, lambda: _falls(answers)),
                   unit="items", above=0.1),
-            Claim("last digits", "Of wrong products, at least .9 have the last digit right",
+            Claim("last digits", f"{OF_WRONG}, at least .9 have the last digit right",
                   lambda _: _of_wrong(answers, "last_digit"), unit="items", at_least=0.9),
-            Claim("first digits", "Of wrong products, at least .6 have the first digit right",
+            Claim("first digits", f"{OF_WRONG}, at least .6 have the first digit right",
                   lambda _: _of_wrong(answers, "first_digit"), unit="items", at_least=0.6),
             Claim("middle digits",
-                  "Of wrong products, at most .5 have all digits between first and last right",
+                  f"{OF_WRONG}, at most .5 have all digits between first and last right",
                   lambda _: _of_wrong(answers, "middle"), unit="items", at_most=0.5),
         )  # fmt: skip
 
@@ -237,7 +238,7 @@ def _sizes(task: str, options: SubgraphOptions) -> Sequence[str]:
         for n in options.lengths:
             if not 1 <= n <= MOST_NUMBERS:
                 raise InvalidRequest(f"lengths={n}: expected 1 to {MOST_NUMBERS}")
-        return [str(n) for n in options.lengths]
+        return [str(n) for n in dict.fromkeys(options.lengths)]
     most, least = (MOST_DIGITS, 1) if task == PRODUCTS else (LARGEST, 2)
     name, sizes = ("products", options.products) if task == PRODUCTS else ("puzzles", options.puzzles)  # fmt: skip  # noqa: E501
     for size in sizes:
@@ -246,14 +247,12 @@ def _sizes(task: str, options: SubgraphOptions) -> Sequence[str]:
             raise InvalidRequest(
                 f"{name}={size}: expected two numbers from {least} to {most}, such as 3x3"
             )
-    return list(sizes)
+    return list(dict.fromkeys(sizes))
 
 
 def _cell(task: str, size: str, form: str, options: SubgraphOptions) -> Iterator[Question]:
     # The same questions in both forms, so that these can be compared.
-    roll = random.Random(host_seed(options.seed, f"live/subgraphs/{task}/{size}"))
-    for number in range(options.items):
-        source = _drawn(task, size, roll)
+    for number, source in enumerate(_sources(task, size, options)):
         depth: Cell = None
         if task == PUZZLES:
             gold, asked = Zebra().solve(source), english(source)
@@ -271,6 +270,22 @@ def _cell(task: str, size: str, form: str, options: SubgraphOptions) -> Iterator
                 )
         columns = {"task": task, "size": size, "form": form, "depth": depth, "source": source}
         yield Question(f"{task}-{size}-{form}-{number}", prompt, gold, columns)
+
+
+def _sources(task: str, size: str, options: SubgraphOptions) -> Iterator[str]:
+    """What is asked of one task and size: all different, and more of them only add some."""
+    roll = random.Random(host_seed(options.seed, f"live/subgraphs/{task}/{size}"))
+    seen: set[str] = set()
+    while len(seen) < options.items:
+        found = (_drawn(task, size, roll) for _ in range(TRIES))
+        source = next((one for one in found if one not in seen), None)
+        if source is None:
+            raise InvalidRequest(
+                f"items={options.items}: {task} has no more than about {len(seen)} different "
+                f"questions of size {size}; ask for fewer, or leave this size out"
+            )
+        seen.add(source)
+        yield source
 
 
 def _drawn(task: str, size: str, roll: random.Random) -> str:
@@ -295,59 +310,49 @@ def _said(task: str, source: str, answer: str) -> str | None:
     if task == PUZZLES:
         table = " ; ".join(" ".join(row.split()) for row in final(answer).lower().split(";"))
         return table if ";" in table else None  # a sentence is no table
-    found = numbers(answer.replace(",", "") if task == PRODUCTS else answer)
-    if not found:
-        return None
     if task == PRODUCTS:
-        return str(found[-1])
-    return " ".join(map(str, found)) if len(found) == len(source.split(" ")) else None
+        product = whole_number(answer)
+        return None if product is None else str(product)
+    found = numbers(answer)
+    if not found or len(found) != len(source.split(" ")):
+        return None
+    return " ".join(map(str, found))
 
 
-def _digits(source: str, gold: str, said: str) -> dict[str, float]:
-    places = len(source) - 1
-    right, given = gold.zfill(places), said.zfill(places)
-    if len(given) != places:
+def _digits(gold: str, said: str) -> dict[str, float]:
+    """Which digits are right, of answers with as many as the product has: others do not line up.
+
+    Zeros in front are no part of either, so that a short answer has no first digit by padding.
+    """
+    if len(said) != len(gold):
         return {}
-    marks = [a == b for a, b in zip(right, given, strict=True)]
-    return {"first_digit": float(marks[0]), "last_digit": float(marks[-1]),
+    marks = [a == b for a, b in zip(gold, said, strict=True)]
+    return {"lined_up": 1.0, "first_digit": float(marks[0]), "last_digit": float(marks[-1]),
             "middle": float(all(marks[1:-1]))}  # fmt: skip
 
 
 def _of_wrong(answers: Answers, score: str) -> Evidence:
     wrong = [r for r in answers.where(task=PRODUCTS)
-             if r["correct"] == 0 and r["parsed"] == 1 and not r.answer.cut
-             and len(r["source"]) > 3]  # fmt: skip
-    enough(len(wrong), "wrong products that could be read")
+             if r["correct"] == 0 and r["lined_up"] == 1 and not r.answer.cut
+             and len(r.question.gold) >= PLACES_JUDGED]  # fmt: skip
+    enough(len(wrong), "wrong products that could be read and have the right number of digits")
     right = sum(row[score] == 1 for row in wrong)
     return Evidence.of_interval(lambda level: share(right, len(wrong), level))
 
 
 def _falls(answers: Answers) -> Evidence:
-    """The mean fall over tasks and forms, with an interval that stays open at 0 and 1."""
-    falls, centres, squares, units = [], [], [], 0
+    """The mean fall over tasks and forms, from the smallest size to the largest."""
+    ends = []
     for task in answers.labels("task"):
         for form in answers.where(task=task).labels("form"):
             cells = answers.where(task=task, form=form)
             named = cells.labels("size")
-            if len(named) < 2:
-                continue
-            ends = [cells.where(size=size) for size in (named[0], named[-1])]
-            counts = [(sum(e.values("correct")), len(e)) for e in ends]
-            falls.append(counts[0][0] / counts[0][1] - counts[1][0] / counts[1][1])
-            rates = [(right + 1) / (count + 2) for right, count in counts]
-            centres.append(rates[0] - rates[1])
-            squares += [p * (1 - p) / (n + 2) for p, (_, n) in zip(rates, counts, strict=True)]
-            units += counts[0][1] + counts[1][1]
-    if not falls:
+            if len(named) >= 2:
+                smallest, largest = (cells.where(size=size) for size in (named[0], named[-1]))
+                ends.append((right_of(smallest), right_of(largest)))
+    if not ends:
         raise NotTested("It takes at least two sizes of a task.")
-    centre, error = sum(centres) / len(falls), math.sqrt(sum(squares)) / len(falls)
-
-    def interval(level: float) -> Interval:
-        reach = float(stats.norm.ppf((1 + level) / 2)) * error
-        low, high = max(-1.0, centre - reach), min(1.0, centre + reach)
-        return Interval(sum(falls) / len(falls), low, high, units, "Agresti-Caffo", level)
-
-    return Evidence.of_interval(interval)
+    return Evidence.of_interval(lambda level: mean_difference(ends, level))
 
 
 def _figure(answers: Answers) -> Any:

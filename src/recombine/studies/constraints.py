@@ -10,12 +10,13 @@ moves with training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
-from recombine.constraints.tasks import POWER_FLOW, WHOLE_NUMBERS, task_named
+from recombine.constraints.ceiling import NETWORKS, concluded
+from recombine.constraints.tasks import POWER_FLOW, task_named
 from recombine.instruments.constraints import Constraints
 from recombine.lab.judge import Judgement
 from recombine.lab.study import Cell, Claim, Results, Study
@@ -111,13 +112,7 @@ class ConstraintsStudy(Study):
         return parts.sections(grid, results)
 
     def conclusion(self, judgements: Sequence[Judgement]) -> str:
-        found = {j.claim.name: j.verdict for j in judgements}
-        told: dict[str, list[str]] = {}  # kinds of problems of which the same is to be said
-        for kind in (POWER_FLOW, WHOLE_NUMBERS):
-            if f"{kind}: artefact" in found:
-                told.setdefault(concluded(kind, found), []).append(kind)
-        said = " ".join(f"On {' and on '.join(kinds)}: {text}" for text, kinds in told.items())
-        return said or super().conclusion(judgements)
+        return concluded(judgements, NETWORKS) or super().conclusion(judgements)
 
 
 def claims_of(grid: Grid, kind: str) -> list[Claim]:
@@ -217,60 +212,3 @@ def rows_for(grid: Grid) -> int:
     """Rows that hold all training items of any task: one row each, at the worst."""
     most = max(grid.power_flow_items, grid.whole_number_items)
     return 1 << (most - 1).bit_length()
-
-
-def concluded(kind: str, verdicts: Mapping[str, str]) -> str:
-    """What one kind of problem says about the ceiling."""
-    supported = {name for name, verdict in verdicts.items() if verdict == "supported"}
-    refuted = {name for name, verdict in verdicts.items() if verdict == "refuted"}
-
-    def has(found: set[str], *names: str) -> bool:
-        return all(f"{kind}: {name}" in found for name in names)
-
-    told = []
-    if has(supported, "takes no competence"):
-        told.append(
-            "50 to 65 % of the constraints take no competence: a guess or the optimum with 1 % "
-            "noise satisfies as many."
-        )
-    if has(supported, "artefact"):
-        told.append(
-            "The networks satisfy no more than that: their percentage is an artefact of the mix of "
-            "constraints and of their tolerance, not a ceiling of reasoning."
-        )
-    elif has(supported, "ceiling", "flat in size") and has(refuted, "artefact"):
-        told.append(
-            "The networks satisfy more than that and stay below 65 % at every size, as a ceiling "
-            "of reasoning would have it."
-        )
-    elif has(refuted, "ceiling", "artefact"):
-        told.append(
-            "The networks satisfy more than that and are not held at 50 to 65 %: there is no "
-            "ceiling of reasoning at this height."
-        )
-    else:
-        told.append("Whether the networks are held there is not settled at this size.")
-    if has(supported, "closer yet no better"):
-        told.append(
-            "The optimum of other data is further from the right answer and satisfies more: the "
-            "share is no measure of how good an answer is."
-        )
-    moved = [words for what in ("size", "training") if (words := _moved(kind, what, verdicts))]
-    if moved:
-        told.append(
-            "The share of answers that satisfy every constraint rises by .20 or more with "
-            f"{' and with '.join(moved)}."
-        )
-    elif has(supported, "hardly ever feasible"):
-        told.append("Hardly any answer satisfies every constraint.")
-    return " ".join(told)
-
-
-def _moved(kind: str, what: str, verdicts: Mapping[str, str]) -> str:
-    """By what feasibility is moved, and on which tasks, unless on all; nothing where on none."""
-    start = f"{kind}: feasibility moves with {what} on "
-    found = {n.removeprefix(start): v for n, v in verdicts.items() if n.startswith(start)}
-    tasks = [task for task, verdict in found.items() if verdict == "supported"]
-    if not tasks:
-        return ""
-    return what if len(tasks) == len(found) else f"{what} (on {', '.join(tasks)})"
