@@ -13,7 +13,7 @@ from scipy.stats import linregress
 from sklearn.metrics import adjusted_rand_score
 
 from recombine.errors import InvalidRequest, NotApplicable
-from recombine.families.objects import Objects, Scene, Tetrominoes
+from recombine.families.objects import SEARCHES, Objects, Scene, Tetrominoes
 from recombine.instruments import Binding, Segregation, check_instrument
 from recombine.instruments._observers import bag_answers, bag_report, mistakes
 from recombine.instruments.binding import summary
@@ -99,8 +99,14 @@ def test_features_alone_are_enough_for_disjunctive_search_and_not_for_conjunctiv
         assert planted[f"bag_{look}_conjunctive_n8"] == 0.5
         assert planted[f"bag_{look}_interaction_growth"] == 0
         assert planted[f"{look}_interaction_slope"] == pytest.approx(0)
+        # Right with every target, and without one where all others are alike: 2 / 2 ** n.
+        assert planted[f"bag_{look}_published_n2"] == pytest.approx(0.75, abs=0.1)
+        assert planted[f"bag_{look}_published_n8"] == pytest.approx(0.5, abs=0.02)
+        apart = 1 - planted[f"bag_{look}_published_n8"]
+        assert planted[f"bag_{look}_published_interaction_n8"] == pytest.approx(apart)
+        assert planted[f"bag_{look}_published_interaction_growth"] > 0.1
     assert found.tables["looks"]["objects"][:2] == [[2], [8]]
-    assert len(found.tables["looks"]["right"]) == 2 * 3 * 2
+    assert len(found.tables["looks"]["right"]) == 2 * len(SEARCHES) * 2
 
 
 @given(

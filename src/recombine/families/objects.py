@@ -26,7 +26,7 @@ PIECES = 3
 
 
 TASKS = ("swap", "report", "search")
-SEARCHES = ("conjunctive", "disjunctive", "palette")
+SEARCHES = ("conjunctive", "disjunctive", "palette", "published")
 
 
 class Scene(NamedTuple):

@@ -66,7 +66,9 @@ def bag_answers(asked: Asked, colours: int) -> Bool[np.ndarray, "item"]:
 
     In search by colour that is always right. Swaps and conjunctive search show as many objects of
     each colour and of each shape with a yes as with a no: there nobody who knows these numbers and
-    no binding is right more often than this, in half of the cases.
+    no binding is right more often than this, in half of the cases. In published search numbers do
+    tell, and this observer does not count: it is right about the target, and wrong without it
+    unless all others are alike.
     """
     colour = asked.question[:, :colours].argmax(axis=1)[:, None]
     shape = asked.question[:, colours:].argmax(axis=1)[:, None]

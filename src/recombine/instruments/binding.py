@@ -18,6 +18,12 @@ from recombine.instruments.subject import Subject
 from recombine.seeds import host_seed
 
 BAG = "bag"
+# Of two kinds of search: by colour, less by colour and shape together.
+INTERACTIONS = {
+    "interaction": ("disjunctive", "conjunctive"),
+    "palette_interaction": ("palette", "conjunctive"),
+    "published_interaction": ("disjunctive", "published"),
+}
 
 
 class Look(NamedTuple):
@@ -40,8 +46,9 @@ class Binding(Instrument):
     repetitions, and objects missed; `seen_conjunction_share` is the share of conjunctions among
     wrong things, beside what guessing both features would give on the same scenes
     (`..._conjunction_expected`). Search gives the share right by kind and number of objects, the
-    interaction at each number (disjunctive minus conjunctive), its slope by object, and its growth
-    from the fewest objects to the most. Controls: the untrained twin; answers given to other items
+    interaction at each number (disjunctive minus conjunctive; `seen_published_interaction_...`:
+    disjunctive minus published), its slope by object, and its growth from the fewest objects to the
+    most. Controls: the untrained twin; answers given to other items
     (shuffled: twice the share right, less one, since half is chance); and two scripted observers
     (planted): one that sees everything, and one that sees all features and no binding (`bag_...`).
     """
@@ -180,12 +187,10 @@ def summary(shares: Mapping[str, float], sizes: tuple[int, ...], search: bool) -
             values[prefix] = float(np.mean(mine))
         if not (search and mine):
             continue
-        for other, word in (("disjunctive", "interaction"), ("palette", "palette_interaction")):
-            known = [n for n in sizes if f"{prefix}_{other}_n{n}" in shares]
-            apart = [
-                shares[f"{prefix}_{other}_n{n}"] - shares[f"{prefix}_conjunctive_n{n}"]
-                for n in known
-            ]
+        for word, (easy, hard) in INTERACTIONS.items():
+            both = {n: [f"{prefix}_{kind}_n{n}" for kind in (easy, hard)] for n in sizes}
+            known = [n for n in sizes if all(name in shares for name in both[n])]
+            apart = [shares[both[n][0]] - shares[both[n][1]] for n in known]
             values |= {f"{prefix}_{word}_n{n}": gap for n, gap in zip(known, apart, strict=True)}
             if len(known) > 1:
                 values[f"{prefix}_{word}_slope"] = float(np.polyfit(known, apart, 1)[0])
