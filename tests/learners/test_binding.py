@@ -18,7 +18,14 @@ from recombine.families.objects import SEARCHES, Objects, Scene, Tetrominoes
 from recombine.lab.engine import Population
 from recombine.lab.identity import canonical, node_id, revive
 from recombine.learners import Binding, Segregation, check_learner
-from recombine.learners._matching import MOST_MATCHED, cheapest, counted, decided, found_in, set_loss
+from recombine.learners._matching import (
+    MOST_MATCHED,
+    cheapest,
+    counted,
+    decided,
+    found_in,
+    set_loss,
+)
 from recombine.models.binding import BagNet, ConvNet, SlotNet
 from recombine.models.slots import ChannelAutoencoder, SlotAutoencoder
 from recombine.seeds import Seeds

@@ -61,6 +61,13 @@ def mistakes(reported: Scene, scene: Scene, colours: int, shapes: int) -> Mistak
     )
 
 
+def first_reported(reported: Scene, scene: Scene) -> float:
+    """How often the first object of a scene, of which no other is like it, is reported."""
+    same = [np.asarray(said) == np.asarray(true)[:, :1] for said, true in
+            ((reported.colour, scene.colour), (reported.shape, scene.shape))]  # fmt: skip
+    return float(np.mean((same[0] & same[1] & np.asarray(reported.there)).any(axis=1)))
+
+
 def bag_answers(asked: Asked, colours: int) -> Bool[np.ndarray, "item"]:
     """The answers of who sees all features and no binding: yes if both features are somewhere.
 

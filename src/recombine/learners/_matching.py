@@ -34,7 +34,8 @@ class Layer(NamedTuple):
 @functools.cache
 def layers(count: int) -> tuple[Layer, ...]:
     """The subsets of `count` objects, from those of one object to the one of all."""
-    found, places = [], {(): 0}
+    found: list[Layer] = []
+    places: dict[tuple[int, ...], int] = {(): 0}
     for size in range(1, count + 1):
         subsets = list(itertools.combinations(range(count), size))
         without = [[places[s[:n] + s[n + 1 :]] for n in range(size)] for s in subsets]
