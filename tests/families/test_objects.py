@@ -220,21 +220,27 @@ def test_in_published_search_numbers_of_single_features_tell(objects, unseen, se
 
 
 @pytest.mark.parametrize("objects", [2, 5, 12])
-def test_who_counts_shapes_and_not_colours_is_better_than_chance_at_few_published_objects(objects):
-    """Of m = n - 1 others by lot, numbers of one feature are 1 + Bin(m, 1/2) with a target and
-    Bin(m + 1, 1/2) without, which differ by half the largest chance of Bin(m, 1/2)."""
-    items = [drawn(CROWD, "search", seed, sizes=(objects,), kind=SEARCHES.index("published"))
-             for seed in range(40)]  # fmt: skip
+def test_who_counts_shapes_and_knows_which_colours_there_are_loses_among_more(objects):
+    """What a bag of features can do in published search, by its two laws: k others of the shape
+    are Bin(n - 1, 1/2) beside a target and Bin(n, 1/2) without one."""
+    chances = {}
+    for answer, others in ((True, objects - 1), (False, objects)):
+        for k in range(others + 1):
+            seen = (k + answer, answer or k < others, k > 0)
+            chances.setdefault(seen, []).append(binom.pmf(k, others, 0.5) / 2)
+    expected = sum(map(max, chances.values()))
     groups = {}
-    for one in items:
-        form = one.question[:, CROWD.colours :].argmax(axis=1)[:, None]
-        counts = ((one.scene.shape == form) & one.scene.there).sum(axis=1)
-        for count, answer in zip(counts.tolist(), one.answer.tolist(), strict=True):
-            groups.setdefault(count, []).append(answer)
-    total = sum(map(len, groups.values()))
-    best = sum(max(sum(g), len(g) - sum(g)) for g in groups.values()) / total
-    expected = 0.5 + binom.pmf(np.arange(objects), objects - 1, 0.5).max() / 4
+    for seed in range(40):
+        items = drawn(CROWD, "search", seed, sizes=(objects,), kind=SEARCHES.index("published"))
+        for item, answer in enumerate(items.answer.tolist()):
+            colour, shape = asked(CROWD, items, item)
+            shown = things(items.scene, item)
+            seen = (sum(s == shape for _, s in shown), any(c == colour for c, _ in shown),
+                    any(c != colour for c, _ in shown))  # fmt: skip
+            groups.setdefault(seen, []).append(answer)
+    best = sum(max(sum(g), len(g) - sum(g)) for g in groups.values()) / (40 * COUNT)
     assert best == pytest.approx(expected, abs=0.035)  # 2,560 items: three and a half deviations
+    assert expected == pytest.approx({2: 1, 5: 41 / 64, 12: 0.557}[objects], abs=1e-3)
 
 
 def test_a_mixed_batch_of_search_asks_the_same_with_the_target_and_without():
