@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
+from scipy.stats import binom
 from sklearn.metrics import adjusted_rand_score
 
 from recombine.errors import InvalidRequest
@@ -26,6 +27,7 @@ from recombine.families.objects import (
 COUNT = 64
 FAMILY = Objects(side=32, most_objects=4)
 CROWD = Objects(side=48, most_objects=12, colours=5, shapes=5, held_out=0.2)
+BOUND = {"conjunctive": 3, "published": 2}  # kinds of others in search for a colour and a shape
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), static_argnames=("unseen", "kind"))
@@ -172,12 +174,14 @@ def test_others_share_with_the_target_what_their_kind_of_search_says(kind):
         others = {pair for pair in shown if pair != target}
         shared = {(c == target[0], s == target[1]) for c, s in others}
         others_seen |= shared
-        if SEARCHES[kind] == "conjunctive":
+        if SEARCHES[kind] in BOUND:
             assert len(others) == len(shared)  # one other colour and one other shape
         else:
             assert shared == {(False, True)}
             assert len(others) == 1 or SEARCHES[kind] == "palette"
-    assert len(others_seen) == (3 if SEARCHES[kind] == "conjunctive" else 1)
+    assert len(others_seen) == BOUND.get(SEARCHES[kind], 1)
+    if SEARCHES[kind] == "published":  # a colour or a shape, and never neither
+        assert others_seen == {(True, False), (False, True)}
 
 
 def best_from_counts(family, items):
@@ -200,6 +204,43 @@ def test_no_numbers_of_single_features_tell_in_conjunctive_search(objects, unsee
     assert best_from_counts(CROWD, items) == 0.5
     by_colour = drawn(CROWD, "search", seed, sizes=(objects,), unseen=unseen, kind=1)
     assert best_from_counts(CROWD, by_colour) == 1
+
+
+@settings(max_examples=15)
+@given(st.sampled_from([2, 5, 12]), st.booleans(), st.integers(0, 2**31))
+def test_in_published_search_numbers_of_single_features_tell(objects, unseen, seed):
+    kind = SEARCHES.index("published")
+    items = drawn(CROWD, "search", seed, sizes=(objects,), unseen=unseen, kind=kind)
+    assert best_from_counts(CROWD, items) == 1
+    for item, answer in enumerate(items.answer):
+        colour, shape = asked(CROWD, items, item)
+        shown = things(items.scene, item)
+        counts = sum(c == colour for c, _ in shown), sum(s == shape for _, s in shown)
+        assert sum(counts) == objects + answer
+
+
+@pytest.mark.parametrize("objects", [2, 5, 12])
+def test_who_counts_shapes_and_knows_which_colours_there_are_loses_among_more(objects):
+    """What a bag of features can do in published search, by its two laws: k others of the shape
+    are Bin(n - 1, 1/2) beside a target and Bin(n, 1/2) without one."""
+    chances = {}
+    for answer, others in ((True, objects - 1), (False, objects)):
+        for k in range(others + 1):
+            seen = (k + answer, answer or k < others, k > 0)
+            chances.setdefault(seen, []).append(binom.pmf(k, others, 0.5) / 2)
+    expected = sum(map(max, chances.values()))
+    groups = {}
+    for seed in range(40):
+        items = drawn(CROWD, "search", seed, sizes=(objects,), kind=SEARCHES.index("published"))
+        for item, answer in enumerate(items.answer.tolist()):
+            colour, shape = asked(CROWD, items, item)
+            shown = things(items.scene, item)
+            seen = (sum(s == shape for _, s in shown), any(c == colour for c, _ in shown),
+                    any(c != colour for c, _ in shown))  # fmt: skip
+            groups.setdefault(seen, []).append(answer)
+    best = sum(max(sum(g), len(g) - sum(g)) for g in groups.values()) / (40 * COUNT)
+    assert best == pytest.approx(expected, abs=0.035)  # 2,560 items: three and a half deviations
+    assert expected == pytest.approx({2: 1, 5: 41 / 64, 12: 0.557}[objects], abs=1e-3)
 
 
 def test_a_mixed_batch_of_search_asks_the_same_with_the_target_and_without():

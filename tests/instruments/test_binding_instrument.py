@@ -13,7 +13,7 @@ from scipy.stats import linregress
 from sklearn.metrics import adjusted_rand_score
 
 from recombine.errors import InvalidRequest, NotApplicable
-from recombine.families.objects import Objects, Scene, Tetrominoes
+from recombine.families.objects import SEARCHES, Objects, Scene, Tetrominoes
 from recombine.instruments import Binding, Segregation, check_instrument
 from recombine.instruments._observers import bag_answers, bag_report, mistakes
 from recombine.instruments.binding import summary
@@ -89,6 +89,26 @@ def test_reported_scenes_are_right_where_all_is_seen_and_mixed_up_where_features
         assert sum(found.values[f"{look}_{kind}"] for kind in kinds) == pytest.approx(1)
 
 
+def test_the_held_out_pair_of_a_scene_is_counted_by_itself():
+    found = reading(FEW, REPORT)
+    planted = found.controls["planted"]
+    assert planted["unseen_pair"] == 1
+    # Put together by lot, n objects keep one of their pairs in 1 of n scenes, or by equal features.
+    assert 1 / 3 < planted["bag_unseen_pair"] < 0.75
+    assert 0 <= found.values["unseen_pair"] <= 1 and "seen_pair" not in found.values
+    subject = REPORT.subject(weights(REPORT, 1))
+    asked = subject.draw("binding/unseen", FEW.items, sizes=(2, 3), unseen=True)
+    said, trained = subject.things(subject.answer(asked)), REPORT.family.trained(0)
+    hits = 0
+    for item in range(FEW.items):
+        real = asked.scene.there[item]
+        true = zip(asked.scene.colour[item][real], asked.scene.shape[item][real], strict=True)
+        (held_out,) = [pair for pair in true if not trained[pair]]
+        told = zip(said.colour[item], said.shape[item], said.there[item], strict=True)
+        hits += (*held_out, True) in [tuple(thing) for thing in told]
+    assert found.values["unseen_pair"] == pytest.approx(hits / FEW.items)
+
+
 def test_features_alone_are_enough_for_disjunctive_search_and_not_for_conjunctive():
     found = reading(replace(FEW, sizes=(2, 8)), SEARCH)
     planted = found.controls["planted"]
@@ -99,8 +119,14 @@ def test_features_alone_are_enough_for_disjunctive_search_and_not_for_conjunctiv
         assert planted[f"bag_{look}_conjunctive_n8"] == 0.5
         assert planted[f"bag_{look}_interaction_growth"] == 0
         assert planted[f"{look}_interaction_slope"] == pytest.approx(0)
+        # Right with every target, and without one where all others are alike: 2 / 2 ** n.
+        assert planted[f"bag_{look}_published_n2"] == pytest.approx(0.75, abs=0.1)
+        assert planted[f"bag_{look}_published_n8"] == pytest.approx(0.5, abs=0.02)
+        apart = 1 - planted[f"bag_{look}_published_n8"]
+        assert planted[f"bag_{look}_published_interaction_n8"] == pytest.approx(apart)
+        assert planted[f"bag_{look}_published_interaction_growth"] > 0.1
     assert found.tables["looks"]["objects"][:2] == [[2], [8]]
-    assert len(found.tables["looks"]["right"]) == 2 * 3 * 2
+    assert len(found.tables["looks"]["right"]) == 2 * len(SEARCHES) * 2
 
 
 @given(

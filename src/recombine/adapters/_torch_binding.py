@@ -33,7 +33,8 @@ class Scenes:
     from 0 to 1, and questions that name a colour and a shape, each one-hot. It answers with a log
     odds of yes for each item, or with one of no and one of yes. `family.trained(seeds.content)`
     are the pairs that training may have shown; `objects` how many objects scenes have. Of search,
-    two kinds are about a colour alone, to compare with the one that needs the binding.
+    two kinds are about a colour alone, to compare with the one that needs the binding; in a fourth,
+    as published, the numbers of colours and shapes are enough.
     """
 
     family: Objects = field(default_factory=lambda: Objects(side=24, most_objects=2))

@@ -119,11 +119,13 @@ def search(
 
     Conjunctive: (a, x) and (b, y) in the one are (a, y) and (b, x) in the other, among the same
     others, any of (a, y), (b, x) and (b, y). Both have as many objects of each colour and of each
-    shape, so that who knows all these numbers and no binding answers by chance. Disjunctive: all
-    others are (b, x), so that a colour is enough. Palette: the same with others of any colours but
-    a, drawn one by one, so that colours repeat among many.
+    shape, so that who knows all these numbers and no binding answers by chance. Published: others
+    are (a, y) or (b, x), each by lot, and without a target there are others only (Campbell et al.,
+    2024); objects of colour a and objects of shape x then add up to n + 1 with it and to n without.
+    Disjunctive: all others are (b, x), so that a colour is enough. Palette: the same with others of
+    any colours but a, drawn one by one, so that colours repeat among many.
     """
-    four_key, other_key, colour_key, size_key, kind_key = jax.random.split(key, 5)
+    four_key, other_key, either_key, colour_key, size_key, kind_key = jax.random.split(key, 6)
     half, most = count // 2, family.most_objects
     a, b, x, y = (part[:, None] for part in _four(family, trained, four_key, half, unseen))
     if kind is None:
@@ -134,13 +136,16 @@ def search(
     # Of others in conjunctive search: 0 is (a, y), 1 is (b, x), 2 is (b, y).
     without = jnp.where(place < 2, place, jax.random.randint(other_key, (half, most), 0, 3))
     other = jnp.concatenate([jnp.where(place == 1, 2, without), without])
+    either = jax.random.randint(either_key, (half, most), 0, 2)
     partners = trained.T[x[:, 0]] & (jnp.arange(family.colours) != a)
     mixed = among(colour_key, partners, most)
     there = place < _sizes(size_key, sizes, half)
-    a, b, x, y, kinds, mixed, there = (
-        jnp.concatenate([part, part]) for part in (a, b, x, y, kinds, mixed, there)
+    a, b, x, y, kinds, mixed, there, either = (
+        jnp.concatenate([part, part]) for part in (a, b, x, y, kinds, mixed, there, either)
     )
-    bound = kinds == SEARCHES.index("conjunctive")
+    published = kinds == SEARCHES.index("published")
+    bound = (kinds == SEARCHES.index("conjunctive")) | published
+    other = jnp.where(published, either, other)
     by_colour = jnp.where(kinds == SEARCHES.index("palette"), mixed, b)
     colour = jnp.where(bound, jnp.where(other == 0, a, b), by_colour)
     shape = jnp.where(bound & (other != 1), y, x)

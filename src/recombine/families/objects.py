@@ -23,10 +23,11 @@ GLYPH = LEAST_CELL  # pixels along the box of a glyph
 FARTHEST = 2  # pixels that a glyph strays from the middle of its cell, at most
 PHASES = 2  # places between two pixels
 PIECES = 3
+MOST_OBJECTS = 256  # in a scene
 
 
 TASKS = ("swap", "report", "search")
-SEARCHES = ("conjunctive", "disjunctive", "palette")
+SEARCHES = ("conjunctive", "disjunctive", "palette", "published")
 
 
 class Scene(NamedTuple):
@@ -73,7 +74,7 @@ class Objects:
         """Refuses scenes that cannot be drawn, or from which nothing could be learnt."""
         for name, least, most in (
             ("colours", 2, len(COLOURS)), ("shapes", 2, len(SHAPES)),
-            ("side", 2 * GLYPH, 256), ("most_objects", 2, 256),
+            ("side", 2 * GLYPH, 256), ("most_objects", 2, MOST_OBJECTS),
         ):  # fmt: skip
             value = getattr(self, name)
             if not whole(value) or not least <= value <= most:

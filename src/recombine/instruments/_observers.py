@@ -61,12 +61,21 @@ def mistakes(reported: Scene, scene: Scene, colours: int, shapes: int) -> Mistak
     )
 
 
+def first_reported(reported: Scene, scene: Scene) -> float:
+    """How often the first object of a scene, of which no other is like it, is reported."""
+    same = [np.asarray(said) == np.asarray(true)[:, :1] for said, true in
+            ((reported.colour, scene.colour), (reported.shape, scene.shape))]  # fmt: skip
+    return float(np.mean((same[0] & same[1] & np.asarray(reported.there)).any(axis=1)))
+
+
 def bag_answers(asked: Asked, colours: int) -> Bool[np.ndarray, "item"]:
     """The answers of who sees all features and no binding: yes if both features are somewhere.
 
     In search by colour that is always right. Swaps and conjunctive search show as many objects of
     each colour and of each shape with a yes as with a no: there nobody who knows these numbers and
-    no binding is right more often than this, in half of the cases.
+    no binding is right more often than this, in half of the cases. In published search numbers do
+    tell, and this observer does not count: it is right about the target, and wrong without it
+    unless all others are alike.
     """
     colour = asked.question[:, :colours].argmax(axis=1)[:, None]
     shape = asked.question[:, colours:].argmax(axis=1)[:, None]

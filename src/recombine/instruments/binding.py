@@ -12,12 +12,24 @@ from jaxtyping import Bool
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families.objects import SEARCHES, Asked
 from recombine.instruments._instrument import Instrument, Reading
-from recombine.instruments._observers import Mistakes, bag_answers, bag_report, mistakes
+from recombine.instruments._observers import (
+    Mistakes,
+    bag_answers,
+    bag_report,
+    first_reported,
+    mistakes,
+)
 from recombine.instruments._seeing import SeeingSubject, seeing
 from recombine.instruments.subject import Subject
 from recombine.seeds import host_seed
 
 BAG = "bag"
+# Of two kinds of search: by colour, less by colour and shape together.
+INTERACTIONS = {
+    "interaction": ("disjunctive", "conjunctive"),
+    "palette_interaction": ("palette", "conjunctive"),
+    "published_interaction": ("disjunctive", "published"),
+}
 
 
 class Look(NamedTuple):
@@ -34,19 +46,22 @@ class Binding(Instrument):
     """Right answers about scenes whose features alone do not tell, seen pairs and unseen ones.
 
     `items` items of each kind, with any of `sizes` objects (empty: as in training). `seen` and
-    `unseen` are shares of right answers; a report is right if it has every object and nothing
-    else. Reports also give, per object, how many were right (`seen_objects`) and which errors were
-    made: conjunctions of features that are there but not together, features that are not there,
+    `unseen` are shares of right answers; a report is right if it has every object and nothing else.
+    Reports also give, per object, how many were right (`seen_objects`) and which errors were made:
+    conjunctions of features that are there but not together, features that are not there,
     repetitions, and objects missed; `seen_conjunction_share` is the share of conjunctions among
     wrong things, beside what guessing both features would give on the same scenes
-    (`..._conjunction_expected`). Search gives the share right by kind and number of objects, the
-    interaction at each number (disjunctive minus conjunctive), its slope by object, and its growth
-    from the fewest objects to the most. Controls: the untrained twin; answers given to other items
-    (shuffled: twice the share right, less one, since half is chance); and two scripted observers
-    (planted): one that sees everything, and one that sees all features and no binding (`bag_...`).
+    (`..._conjunction_expected`). `unseen_pair` is how often the one held-out pair of an unseen
+    scene, all others being trained ones, is among the things reported. Search gives the share right
+    by kind and number of objects, the interaction at each number (disjunctive minus conjunctive;
+    `seen_published_interaction_...`: disjunctive minus published), its slope by object, and its
+    growth from the fewest objects to the most. Controls: the untrained twin; answers given to other
+    items (shuffled: twice the share right, less one, since half is chance); and two scripted
+    observers (planted): one that sees everything, and one that sees all features and no binding
+    (`bag_...`).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "binding"
     needs: ClassVar[tuple[str, ...]] = ("answer",)
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -151,6 +166,12 @@ class Binding(Instrument):
             }
             values |= rates(look.name, found[""])
             controls["untrained"] |= rates(look.name, found["untrained"])
+            if look.unseen:
+                pair = {row: first_reported(said, asked.scene) for row, said in given.items()}
+                values["unseen_pair"] = pair[""]
+                controls["untrained"]["unseen_pair"] = pair["untrained"]
+                controls["planted"]["unseen_pair"] = pair["planted"]
+                controls["planted"][f"{BAG}_unseen_pair"] = pair[BAG]
             # Single objects are often in other scenes too; a whole scene is not.
             controls["shuffled"][look.name] = rates(look.name, found["shuffled"])[look.name]
             controls["planted"] |= rates(look.name, found["planted"])
@@ -180,12 +201,10 @@ def summary(shares: Mapping[str, float], sizes: tuple[int, ...], search: bool) -
             values[prefix] = float(np.mean(mine))
         if not (search and mine):
             continue
-        for other, word in (("disjunctive", "interaction"), ("palette", "palette_interaction")):
-            known = [n for n in sizes if f"{prefix}_{other}_n{n}" in shares]
-            apart = [
-                shares[f"{prefix}_{other}_n{n}"] - shares[f"{prefix}_conjunctive_n{n}"]
-                for n in known
-            ]
+        for word, (easy, hard) in INTERACTIONS.items():
+            both = {n: [f"{prefix}_{kind}_n{n}" for kind in (easy, hard)] for n in sizes}
+            known = [n for n in sizes if all(name in shares for name in both[n])]
+            apart = [shares[both[n][0]] - shares[both[n][1]] for n in known]
             values |= {f"{prefix}_{word}_n{n}": gap for n, gap in zip(known, apart, strict=True)}
             if len(known) > 1:
                 values[f"{prefix}_{word}_slope"] = float(np.polyfit(known, apart, 1)[0])

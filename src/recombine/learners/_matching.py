@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from recombine.families.objects import Scene
 from recombine.models.layers import FULL
 
-MOST_MATCHED = 6  # 720 orders are tried; more would be too many
+MOST_MATCHED = 12  # 2 ** 12 subsets are gone through; many more would be too many
 
 
 def parts(
@@ -23,22 +24,47 @@ def parts(
     return report[..., :colours], report[..., colours:-1], report[..., -1]
 
 
+class Layer(NamedTuple):
+    """All subsets of one size: the objects of each, and which subset is left without each."""
+
+    member: Int[np.ndarray, "subset member"]
+    without: Int[np.ndarray, "subset member"]
+
+
 @functools.cache
-def orders(count: int) -> Float[np.ndarray, "order slot object"]:
-    """Every way to give each of `count` slots an object of its own, as matrices of 0 and 1."""
-    every = np.array(list(itertools.permutations(range(count))))
-    return np.eye(count, dtype=np.float32)[every]
+def layers(count: int) -> tuple[Layer, ...]:
+    """The subsets of `count` objects, from those of one object to the one of all."""
+    found: list[Layer] = []
+    places: dict[tuple[int, ...], int] = {(): 0}
+    for size in range(1, count + 1):
+        subsets = list(itertools.combinations(range(count), size))
+        without = [[places[s[:n] + s[n + 1 :]] for n in range(size)] for s in subsets]
+        found.append(Layer(np.array(subsets), np.array(without)))
+        places = {subset: place for place, subset in enumerate(subsets)}
+    return tuple(found)
 
 
 def cheapest(
     cost: Float[Array, "*batch slot object"],
 ) -> Float[Array, "*batch slot object"]:
-    """The assignment of slots to objects with the lowest total cost, by trying all orders."""
+    """The assignment of slots to objects with the lowest total cost, exactly.
+
+    The cheapest way to give a subset of k objects to the first k slots ends with one of them for
+    slot k, and with the cheapest way for the others: n 2^(n-1) sums instead of n! orders.
+    Source: Held and Karp, "A dynamic programming approach to sequencing problems" (1962).
+    """
     count = cost.shape[-1]
-    every = jnp.asarray(orders(count))
-    flat = cost.reshape(*cost.shape[:-2], count * count)
-    totals = jnp.dot(flat, every.reshape(-1, count * count).T, precision="highest")
-    return every[jnp.argmin(totals, axis=-1)]
+    totals, ends = jnp.zeros((*cost.shape[:-2], 1), cost.dtype), []
+    for slot, layer in enumerate(layers(count)):
+        every = totals[..., layer.without] + cost[..., slot, layer.member]
+        totals = jnp.min(every, axis=-1)
+        ends.append(jnp.argmin(every, axis=-1))
+    subset, given = jnp.zeros(cost.shape[:-2], jnp.int32), []
+    for layer, end in zip(reversed(layers(count)), reversed(ends), strict=True):
+        last = jnp.take_along_axis(end, subset[..., None], axis=-1)[..., 0]
+        given.append(jnp.asarray(layer.member)[subset, last])
+        subset = jnp.asarray(layer.without)[subset, last].astype(jnp.int32)
+    return jax.nn.one_hot(jnp.stack(given[::-1], axis=-1), count, dtype=cost.dtype)
 
 
 def set_loss(

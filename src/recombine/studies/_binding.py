@@ -16,6 +16,7 @@ NAMES = {BAG: "bag of features", CONV: "plain convolution", SLOTS: "slots",
          CHANNELS: "channels for slots"}  # fmt: skip
 LEARNT = base.SEEN_FLOOR
 CHANCE = 0.5
+CLOSE = 0.1  # the most that a score may rise between two looks for what was between them
 ROOM = 0.65  # of search by colour: from less, one cannot fall by .15 and stay above chance
 Number = Callable[[Row], float]
 Measure = Callable[[Results], Evidence]
@@ -46,6 +47,13 @@ def at_matched(row: Row) -> float:
     return matched(row.curve("seen")[1], row.curve("unseen")[1], LEARNT)
 
 
+def watched(row: Row) -> bool:
+    """Whether the looks around that moment are close enough to say what was between them."""
+    scores = row.curve("seen")[1]
+    reached = np.flatnonzero((scores[:-1] < LEARNT) & (scores[1:] >= LEARNT))[:1]
+    return all(scores[n + 1] - scores[n] <= CLOSE for n in reached)
+
+
 def conjunctions(row: Row) -> float:
     return row.value("binding", "seen_conjunction_errors")
 
@@ -59,20 +67,24 @@ def beyond_guessing(row: Row) -> float:
     return conjunction_share(row) - row.value("binding", "seen_conjunction_expected")
 
 
+def unseen_pair(row: Row) -> float:
+    """How often the held-out pair of a scene is reported among trained ones."""
+    return row.value("binding", "unseen_pair")
+
+
 def found(kind: str, objects: int) -> Number:
     return lambda row: row.value("binding", f"seen_{kind}_n{objects}")
 
 
-def interaction(objects: int) -> Number:
-    return lambda row: row.value("binding", f"seen_interaction_n{objects}")
+def found_among_all(kind: str) -> Number:
+    """The mean over all numbers of objects."""
+    return lambda row: float(np.mean([*sizes(row, kind).values()] or [np.nan]))
 
 
-def growth(row: Row) -> float:
-    return row.value("binding", "seen_interaction_growth")
-
-
-def slope(row: Row) -> float:
-    return row.value("binding", "seen_interaction_slope")
+def interaction(kind: str, at: str) -> Number:
+    """Search by colour less search of a kind: at a number of objects, its slope or its growth."""
+    word = {"conjunctive": "interaction", "published": "published_interaction"}[kind]
+    return lambda row: row.value("binding", f"seen_{word}_{at}")
 
 
 def median_ari(row: Row) -> float:
@@ -121,11 +133,11 @@ def learnt(row: Row) -> bool:
     return bool(scores) and scores[min(scores)] >= LEARNT
 
 
-def binds_among(few: int) -> Condition:
+def binds_among(few: int, kind: str = "conjunctive") -> Condition:
     """Who guesses at conjunctions among the fewest objects has nothing to lose among more."""
     return Condition(
-        lambda row: found("conjunctive", few)(row) >= LEARNT,
-        f"below {LEARNT:g} in conjunctive search among {few} objects",
+        lambda row: found(kind, few)(row) >= LEARNT,
+        f"below {LEARNT:g} in {kind} search among {few} objects",
     )
 
 
@@ -135,6 +147,11 @@ def finds_among(many: int, least: float) -> Condition:
         lambda row: found("disjunctive", many)(row) >= least,
         f"below {least:g} in search by colour among {many} objects",
     )
+
+
+SEEN_CLOSELY = Condition(
+    watched, f"whose score rose by more than {CLOSE:g} between the looks around {LEARNT:g}"
+)
 
 
 def usable(
@@ -195,20 +212,22 @@ def mean(
 
 def combined(
     task: str, first: Who, second: Who, number: Number, of: Callable[[float, float], float], *,
-    only: Mapping[str, Sequence[Condition]] | None = None,
+    able: bool = True, only: Mapping[str, Sequence[Condition]] | None = None,
 ) -> Measure:  # fmt: skip
     """A number made of two networks' numbers, for each seed that has both; `only` are conditions
-    by model."""
+    by model. Of different models, the note says how large they are."""
     conditions = only or {}
 
     def measure(results: Results) -> Evidence:
         both, notes = [], []
         for model, labels in (first, second):
             values, note = numbers(
-                results, task, model, number, only=conditions.get(model, ()), **labels
+                results, task, model, number, able=able, only=conditions.get(model, ()), **labels
             )
             both.append(values)
             notes += [f"{NAMES[model].capitalize()}: {note}"] if note else []
+            if first[0] != second[0]:
+                notes.append(_sizes_told(results.where(task=task, model=model, **labels)))
         seeds = sorted(both[0].keys() & both[1].keys())
         if len(seeds) < 2:
             raise NotTested(f"Needs two seeds with both networks. {' '.join(notes)}".strip())
@@ -217,25 +236,53 @@ def combined(
     return measure
 
 
-def paired(task: str, first: Who, second: Who, number: Number) -> Measure:
+def _sizes_told(rows: Results) -> str:
+    """How many parameters networks of a model have."""
+    told = " and ".join(f"{size:,}" for size in rows.labels("parameters"))
+    return f"{NAMES[rows[0].labels['model']].capitalize()}: {told} parameters."
+
+
+def paired(
+    task: str, first: Who, second: Who, number: Number, *, able: bool = True,
+    only: Mapping[str, Sequence[Condition]] | None = None,
+) -> Measure:  # fmt: skip
     """The second minus the first."""
-    return combined(task, first, second, number, lambda a, b: b - a)
+    return combined(task, first, second, number, lambda a, b: b - a, able=able, only=only)
 
 
-def against_double(task: str, first: str, second: str, number: Number) -> Measure:
+def as_large(task: str, first: str, second: Who, number: Number) -> Measure:
+    """The second minus the first of that width which has most nearly as many parameters."""
+    model, labels = second
+
+    def measure(results: Results) -> Evidence:
+        size = base.require_labels(results, task=task, model=model, **labels)[0].labels[
+            "parameters"
+        ]
+        others = {name: value for name, value in labels.items() if name != "width"}
+        near = min(
+            base.require_labels(results, task=task, model=first, **others),
+            key=lambda row: abs(np.log(row.labels["parameters"] / size)),
+        )
+        like = {**others, "width": near.labels["width"]}
+        return paired(task, (first, like), second, number)(results)
+
+    return measure
+
+
+def against_double(task: str, first: Who, second: Who, number: Number) -> Measure:
     """The first minus twice the second: at least zero where it is at least twice as much."""
-    return combined(task, (first, {}), (second, {}), number, lambda a, b: a - 2 * b)
+    return combined(task, first, second, number, lambda a, b: a - 2 * b)
 
 
 def half_as_fast(
-    task: str, first: str, second: str, number: Number, only: Mapping[str, Sequence[Condition]]
+    task: str, first: Who, second: Who, number: Number, only: Mapping[str, Sequence[Condition]]
 ) -> Measure:
     """The second minus half the first: at most zero where it is at most half as much."""
-    return combined(task, (first, {}), (second, {}), number, lambda a, b: b - a / 2, only=only)
+    return combined(task, first, second, number, lambda a, b: b - a / 2, only=only)
 
 
 def where_above(
-    measure: Measure, task: str, model: str, number: Number, bound: float, what: str, *,
+    measure: Measure, task: str, who: Who, number: Number, bound: float, what: str, *,
     only: Sequence[Condition] = (),
 ) -> Measure:  # fmt: skip
     """A measure that speaks only where some number of a network is clearly above a bound.
@@ -245,7 +292,8 @@ def where_above(
     """
 
     def checked(results: Results) -> Evidence:
-        values, note = numbers(results, task, model, number, only=only)
+        model, labels = who
+        values, note = numbers(results, task, model, number, only=only, **labels)
         if len(values) > 1:  # with fewer, the measure says what it needs
             interval = mean_interval(list(values.values()))
             if not interval.low > bound:

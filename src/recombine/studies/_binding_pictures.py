@@ -29,8 +29,8 @@ def questions(grid: Any, tasks: Sequence[str]) -> Section:
         "What is asked",
         "Scenes as the networks see them, with the right answer below each. In a swap and in "
         "conjunctive search both pictures hold as many objects of each colour and of each shape, "
-        "so that only which is on which tells them apart. Disjunctive search and search in a "
-        "palette need the colour alone.",
+        "so that only which is on which tells them apart. In published search these numbers tell. "
+        "Disjunctive search and search in a palette need the colour alone.",
         galleries=[Gallery("Scenes", strips)],
     )
 

@@ -135,10 +135,12 @@ def _swap_table(results: Results) -> Table:
 
 def report_section(grid: Any, results: Results) -> Section:
     models = there(results)
-    lines = [
-        line(NAMES[m], grid.objects,
-             lambda n, m=m: [parts.reported(n)(row) for row in whole(results.where(model=m))])
-        for m in models
+    shown = [
+        Panel(NAMES[m], [
+            line(f"width {w}", grid.objects, lambda n, m=m, w=w: [
+                parts.reported(n)(row) for row in whole(results.where(model=m, width=w))
+            ]) for w in grid.width
+        ]) for m in models
     ]  # fmt: skip
     return Section(
         "What is reported",
@@ -146,8 +148,8 @@ def report_section(grid: Any, results: Results) -> Section:
         "shape are both in the scene, but not together; a feature error has a colour or a shape "
         "that is nowhere. Who guesses both features makes conjunction errors too: how many is "
         "said beside.",
-        (curves("Objects reported right, by how many there are", "objects in the scene",
-                "share of objects", lines, y_range=WHOLE),),
+        (panels("Objects reported right, by how many there are", "objects in the scene",
+                "share of objects", shown, y_range=WHOLE),),
         (_errors(results, models),),
     )  # fmt: skip
 
@@ -155,12 +157,11 @@ def report_section(grid: Any, results: Results) -> Section:
 def _errors(results: Results, models: Sequence[str]) -> Table:
     names = ("seen", "seen_objects", "seen_conjunction_errors", "seen_feature_errors",
              "seen_repeated", "seen_missed", "seen_conjunction_share",
-             "seen_conjunction_expected", "unseen_objects")  # fmt: skip
+             "seen_conjunction_expected", "unseen_objects", "unseen_pair")  # fmt: skip
     rows: list[list[Any]] = []
-    for model in models:
-        here = results.where(model=model)
+    for here in by_width(results, models):
         values = [told(here.values("binding", name)) for name in names]
-        rows.append([NAMES[model], *values, len(here)])
+        rows.append([*sized(here), *values, len(here)])
     if models:
         control = results.where(model=models[0])
         for prefix, told_as in (
@@ -169,15 +170,16 @@ def _errors(results: Results, models: Sequence[str]) -> Table:
         ):
             values = [told(control.values("binding", f"{prefix}{name}", "planted"))
                       for name in names]  # fmt: skip
-            rows.append([told_as, *values, len(control)])
-        rows.append(["untrained " + NAMES[models[0]],
+            rows.append([told_as, None, None, *values, len(control)])
+        rows.append(["untrained " + NAMES[models[0]], None, None,
                      *(told(control.values("binding", name, "untrained")) for name in names),
                      len(control)])  # fmt: skip
     return Table(
         "Errors by kind",
-        ["network", "whole scenes right", "objects right", "conjunction errors", "feature errors",
-         "repeated", "missed", "conjunctions among wrong things", "by guessing",
-         "objects right, with a held-out pair", "networks"], rows,
+        ["network", "width", "parameters", "whole scenes right", "objects right",
+         "conjunction errors", "feature errors", "repeated", "missed",
+         "conjunctions among wrong things", "by guessing", "objects right, with a held-out pair",
+         "held-out pair reported", "networks"], rows,
         "Per object, trained pairs; means with 95 % intervals over seeds.",
     )  # fmt: skip
 
@@ -186,48 +188,64 @@ def _errors(results: Results, models: Sequence[str]) -> Table:
 
 
 def search_section(grid: Any, results: Results) -> Section:
-    models = there(results)
+    models, home = there(results), results.where(width=max(grid.search_width))
     shown = [
         Panel(kind, [
             line(NAMES[m], grid.tested, lambda n, m=m, kind=kind: [
-                parts.found(kind, n)(row) for row in whole(results.where(model=m))
+                parts.found(kind, n)(row) for row in whole(home.where(model=m))
             ]) for m in models
-        ]) for kind in ("disjunctive", "palette", "conjunctive")
+        ]) for kind in ("disjunctive", "palette", "published", "conjunctive")
     ]  # fmt: skip
     sizes = ", ".join(map(str, grid.set_size))
     return Section(
         "Search among many",
         "Is the target there? Disjunctive: all others are of one other colour. Palette: the "
-        "others are of any colours but the target's, which repeat among many. Conjunctive: others "
-        "have the target's colour, its shape or neither, and a scene with the target has as many "
-        "objects of each colour and of each shape as one without. Who does not bind finds by "
-        "colour and guesses at conjunctions among few objects as among many. "
+        "others are of any colours but the target's, which repeat among many. Published: others "
+        "have the target's colour or its shape, by lot, so that numbers of colours and shapes tell "
+        "and tell less plainly among more. Conjunctive: others have the target's colour, its shape "
+        "or neither, and a scene with the target has as many objects of each colour and of each "
+        "shape as one without; who does not bind guesses there, among few objects as among many. "
         f"Training showed {sizes} objects; larger sets are new.",
-        (panels("Targets found, by kind of search", "objects in the scene", RIGHT, shown,
-                y_range=FROM_CHANCE, references=[HALF]),),
-        (_interactions(grid, results, models),),
+        (panels(f"Targets found, by kind of search, width {max(grid.search_width)}",
+                "objects in the scene", RIGHT, shown, y_range=FROM_CHANCE, references=[HALF]),),
+        tuple(_interactions(grid, results, models, *kind) for kind in
+              (("published", "published_interaction"), ("conjunctive", "interaction"))),
     )  # fmt: skip
 
 
-def _interactions(grid: Any, results: Results, models: Sequence[str]) -> Table:
-    names = [f"seen_interaction_n{n}" for n in grid.tested]
-    names += ["seen_interaction_slope", "seen_interaction_growth",
-              f"seen_conjunctive_n{min(grid.tested)}"]  # fmt: skip
+def by_width(results: Results, models: Sequence[str]) -> list[Results]:
+    """The networks of each model and width."""
+    return [
+        results.where(model=model, width=width) for model in models
+        for width in results.where(model=model).labels("width")
+    ]  # fmt: skip
+
+
+def sized(here: Results) -> list[Any]:
+    """A network's name, width and number of parameters."""
+    labels = here[0].labels
+    return [NAMES[labels["model"]], labels["width"], labels["parameters"]]
+
+
+def _interactions(
+    grid: Any, results: Results, models: Sequence[str], kind: str, word: str
+) -> Table:
+    names = [f"seen_{word}_n{n}" for n in grid.tested]
+    names += [f"seen_{word}_slope", f"seen_{word}_growth", f"seen_{kind}_n{min(grid.tested)}"]
     rows: list[list[Any]] = []
-    for model in models:
-        here = results.where(model=model)
-        good = whole(here)
+    for here in by_width(results, models):
+        behind = sum(not parts.learnt(row) for row in whole(here))
         values = [told(here.values("binding", name)) for name in names]
-        rows.append([NAMES[model], *values, len(here), sum(not parts.learnt(r) for r in good)])
+        rows.append([*sized(here), *values, len(here), behind])
     if models:
         control = results.where(model=models[0])
         values = [told(control.values("binding", f"bag_{name}", "planted")) for name in names]
-        rows.append(["scripted: features without binding", *values, len(control), None])
+        rows.append(["scripted: features without binding", None, None, *values, len(control), None])
     return Table(
-        "Disjunctive minus conjunctive",
-        ["network", *(f"{n} objects" for n in grid.tested), "slope by object",
-         "most minus fewest", f"conjunctive, {min(grid.tested)} objects", "networks",
-         "left out"], rows,
+        f"Disjunctive minus {kind}",
+        ["network", "width", "parameters", *(f"{n} objects" for n in grid.tested),
+         "slope by object", "most minus fewest", f"{kind}, {min(grid.tested)} objects",
+         "networks", "left out"], rows,
         "Means with 95 % intervals over seeds. Left out of claims: networks that find by colour, "
         "among the fewest objects, in less than .9 of the cases. Who guesses at conjunctions among "
         "the fewest objects (.5) has nothing to lose among more.",
@@ -239,13 +257,15 @@ def _interactions(grid: Any, results: Results, models: Sequence[str]) -> Table:
 
 def limits(grid: Any, results: Results) -> Section:
     """How far plain convolution goes along every way in which scenes become harder."""
-    ways: list[tuple[str, str, Callable[[Row], dict[Any, float]]]] = [
-        ("objects in a report", "report", parts.reports),
-        ("objects in conjunctive search", "search", lambda row: parts.sizes(row, "conjunctive")),
-    ]
+    ways: list[tuple[str, str, int, Callable[[Row], dict[Any, float]]]] = [
+        ("objects in a report", "report", max(grid.width), parts.reports),
+        ("objects in conjunctive search", "search", max(grid.search_width),
+         lambda row: parts.sizes(row, "conjunctive")),
+    ]  # fmt: skip
     rows = []
-    for name, task, scores in ways:
-        here = [scores(row) for row in whole(results.where(task=task)) if parts.learnt(row)]
+    for name, task, width, scores in ways:
+        rows_of = whole(results.where(task=task, width=width))
+        here = [scores(row) for row in rows_of if parts.learnt(row)]
         levels = {level: float(np.mean([one[level] for one in here])) for level in
                   (here[0] if here else ())}  # fmt: skip
         rows += [_limit(name, levels)] if levels else []
@@ -264,8 +284,8 @@ def limits(grid: Any, results: Results) -> Section:
         tables=[Table(
             "Scores of plain convolution, from the easiest to the hardest",
             ["harder by", "scores", "first below .9 at", "hardest tried"], rows,
-            "Means over seeds of networks that do at least .9 of the easiest. Share of pairs held "
-            "out: right about held-out pairs; at 0, about trained ones.",
+            "Means over seeds of the widest networks, of those that do at least .9 of the easiest. "
+            "Share of pairs held out: right about held-out pairs; at 0, about trained ones.",
         )],
     )  # fmt: skip
 
