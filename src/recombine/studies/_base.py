@@ -269,11 +269,11 @@ def mean(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 
-def interval_text(values: np.ndarray) -> str:
-    """A mean with its interval as people write it."""
+def interval_text(values: np.ndarray, *, shares: bool = False) -> str:
+    """A mean with its interval as people write it; that of `shares` keeps to 0 and 1."""
     if values.size == 0:
         return "–"
-    found = mean_interval(values)
+    found = (share_interval if shares else mean_interval)(values)
     if not np.isfinite([found.low, found.high]).all():
         return f"{found.estimate:.3f}"
     return f"{found.estimate:.3f} [{found.low:.3f}, {found.high:.3f}]"
