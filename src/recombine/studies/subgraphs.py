@@ -94,7 +94,7 @@ class SubgraphsStudy(Study):
         "Dziri et al., Faith and Fate: limits of transformers on compositionality, 2023; the "
         "experiment that swaps frequencies is our own"
     )
-    cost = "quick: 1.8 min on two CPU cores; standard: 8 min on one H200 (estimated)"
+    cost = "quick: 1.8 min on two CPU cores; standard: 10 min on one H200 (estimated)"
     not_shown = (
         "Pretrained models: every network here starts from random weights (`recombine subgraphs` "
         "asks a live one).",
@@ -339,7 +339,8 @@ def step_by_step(task: str) -> list[Claim]:
               "with the layer (rank correlation at most -.7)",
               as_at_random(task, parts.falls, parts.unwritten_told), at_most=-0.7),
         Claim(f"{task}: correct nodes get fewer among written ones",
-              "The same among nodes that were written at all",
+              "Beyond training, of the nodes that were written at all the share that is right with "
+              "all it is made of falls with the layer (rank correlation at most -.7)",
               as_at_random(task, parts.falls_where_written), at_most=-0.7),
         Claim(f"{task}: late errors are spread ones",
               "Beyond training, the share of errors that only follow from earlier ones is larger "
