@@ -158,6 +158,19 @@ def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):
     )
 
 
+def test_products_of_another_length_do_not_speak_about_digits(tmp_path):
+    settings = {**SMALL, "tasks": "multiplication", "forms": "answer"}
+    golds = {q.prompt: q.gold for q in drawn(settings, items=60)}
+    # One digit short: a zero in front would make the first digit of 075 right.
+    short = next(q for q in drawn(settings, items=60) if len(q.gold) > 2)
+    found = KIT.score(short, f"ANSWER: {short.gold[1:]}")
+    assert found["as_long"] == found["first_digit"] == found["last_digit"] == 0
+    options = KIT.chosen(settings, items=60)
+    clipped = Scripted(lambda prompt: f"ANSWER: {golds[prompt]}0", "longer")
+    claims = run_kit(KIT, clipped, tmp_path, options).summary["claims"]
+    assert {c["verdict"] for c in claims if "digits" in c["name"]} == {"not tested here"}
+
+
 def test_a_model_that_says_nothing_is_not_judged(tmp_path):
     found = run_kit(KIT, Scripted(lambda prompt: "", "mute"), tmp_path, KIT.chosen(SMALL, items=5))
     assert {c["verdict"] for c in found.summary["claims"]} == {"not tested here"}

@@ -148,7 +148,7 @@ def by_digit(family: Multiplication, traces: Sequence[Trace]) -> dict[str, Table
 def of_others(said: np.ndarray, wanted: np.ndarray) -> float | None:
     """How often what was said is what another item wanted, over all pairs of items.
 
-    >>> of_others(np.array([1, 1, 2]), np.array([1, 2, 2]))
+    >>> of_others(np.array([1, 2]), np.array([2, 2]))
     0.5
     """
     count = len(said)

@@ -42,7 +42,7 @@ from recombine.seeds import host_seed
 
 PRODUCTS, LISTS, PUZZLES = "multiplication", "subsequence", "zebra"
 ANSWER, STEPS = "answer", "steps"
-SCORES = ("correct", "parsed", "first_digit", "last_digit", "middle", *LABELS)
+SCORES = ("correct", "parsed", "as_long", "first_digit", "last_digit", "middle", *LABELS)
 CLUES = ("at", "same", "left", "beside")
 REACH = 5
 MOST_DIGITS, MOST_NUMBERS = 6, 18
@@ -134,7 +134,7 @@ class Subgraphs(Kit):
         found["correct"] = float(said is not None and said == question.gold)
         found["parsed"] = float(said is not None)
         if task == PRODUCTS and said is not None:
-            found.update(_digits(source, question.gold, said))
+            found.update(_digits(question.gold, said))
         return found
 
     def solve(self, question: Question) -> str:
@@ -149,12 +149,17 @@ class Subgraphs(Kit):
                   "Accuracy falls by more than .1 from the smallest to the largest size asked, "
                   "mean over tasks and forms", if_readable(answers, lambda: _falls(answers)),
                   unit="items", above=0.1),
-            Claim("last digits", "Of wrong products, at least .9 have the last digit right",
+            Claim("last digits",
+                  "Of wrong products as long as the right one, at least .9 have the last digit "
+                  "right",
                   lambda _: _of_wrong(answers, "last_digit"), unit="items", at_least=0.9),
-            Claim("first digits", "Of wrong products, at least .6 have the first digit right",
+            Claim("first digits",
+                  "Of wrong products as long as the right one, at least .6 have the first digit "
+                  "right",
                   lambda _: _of_wrong(answers, "first_digit"), unit="items", at_least=0.6),
             Claim("middle digits",
-                  "Of wrong products, at most .5 have all digits between first and last right",
+                  "Of wrong products as long as the right one, at most .5 have all digits between "
+                  "first and last right",
                   lambda _: _of_wrong(answers, "middle"), unit="items", at_most=0.5),
         )  # fmt: skip
 
@@ -303,23 +308,28 @@ def _said(task: str, source: str, answer: str) -> str | None:
     return " ".join(map(str, found)) if len(found) == len(source.split(" ")) else None
 
 
-def _digits(source: str, gold: str, said: str) -> dict[str, float]:
-    places = len(source) - 1
-    right, given = gold.zfill(places), said.zfill(places)
-    if len(given) != places:
+def _digits(gold: str, said: str) -> dict[str, float]:
+    """Which digits are right, in answers with as many as the product; a zero put in front of a
+    shorter one would be right wherever the product begins so."""
+    if len(said) != len(gold):
         return {}
-    marks = [a == b for a, b in zip(right, given, strict=True)]
-    return {"first_digit": float(marks[0]), "last_digit": float(marks[-1]),
+    marks = [a == b for a, b in zip(gold, said, strict=True)]
+    return {"as_long": 1.0, "first_digit": float(marks[0]), "last_digit": float(marks[-1]),
             "middle": float(all(marks[1:-1]))}  # fmt: skip
 
 
 def _of_wrong(answers: Answers, score: str) -> Evidence:
     wrong = [r for r in answers.where(task=PRODUCTS)
-             if r["correct"] == 0 and r["parsed"] == 1 and not r.answer.cut
-             and len(r["source"]) > 3]  # fmt: skip
-    enough(len(wrong), "wrong products that could be read")
+             if r["correct"] == 0 and r["as_long"] == 1 and not r.answer.cut
+             and _has_a_middle(str(r["source"]))]  # fmt: skip
+    enough(len(wrong), "wrong products as long as the right one")
     right = sum(row[score] == 1 for row in wrong)
     return Evidence.of_interval(lambda level: share(right, len(wrong), level))
+
+
+def _has_a_middle(source: str) -> bool:
+    x, _, y = source.partition("*")
+    return int(x) * int(y) > 99
 
 
 def _falls(answers: Answers) -> Evidence:
