@@ -323,6 +323,7 @@ def test_digits_of_networks_that_never_learn_are_not_judged(where):
     found = judged(made(World(seen=0.3)))
     for name in ("last digits", "first digits", "middle digits", "digits that a pair tells"):
         assert found[f"{name}, {where}"].verdict == "not tested here"
+        assert "is wrong" not in found[f"{name}, {where}"].note
 
 
 def test_a_digit_that_other_answers_have_right_as_often_follows_no_clue():

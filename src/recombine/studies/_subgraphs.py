@@ -245,7 +245,7 @@ def lengths_told(rows: Sequence[Row], chosen: Chosen) -> str:
     lines = [line for row in rows for line in table(row, "lengths") if chosen(line)]
     wrong = sum(line["wrong"] for line in lines)
     if not wrong:
-        return "No product is wrong."
+        return "No product is wrong." if len(rows) else ""
     short, long = (sum(line["wrong"] * line[name] for line in lines) / wrong
                    for name in ("short", "long"))  # fmt: skip
     return f"Of {wrong} wrong products {short:.2f} are too short and {long:.2f} too long."

@@ -101,7 +101,8 @@ class SubgraphsStudy(Study):
         "That frequency is harmless where the experiment finds nothing: it varies one kind of "
         "subgraph, the last three numbers of a list, by one factor.",
         "Why longer items fail: positions never trained are errors like any other. How much of it "
-        "is answers that end too early stands beside.",
+        "is answers that end too early stands beside; with steps a network may also go on to the "
+        "answer too early, of which the end that is given tells nothing.",
         "Which digits of wrong products like training are right while a network still learns: it "
         "is read once, at the end.",
         "The published scratchpads in words: these are shorter, and write long numbers units "
