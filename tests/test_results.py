@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from recombine.lab.bundle import import_bundle
+from recombine.lab.identity import canonical
 from recombine.lab.run import Request, collect, study_named
 from recombine.lab.store import Store
 from recombine.report.study import summary_of
@@ -25,6 +26,21 @@ def rounded(told):
     return float(f"{told:.8g}") if isinstance(told, float) else told
 
 
+def outgrown(store, cells):
+    """Instruments that have a newer version than the one whose readings a store holds."""
+    kept = {}
+    for node in store.ids("reading"):
+        instrument = store.manifest("reading", node)["request"]["instrument"]
+        versions = kept.setdefault(instrument["kind"], set())
+        versions.add(instrument["version"])
+    asked = {canonical(one)["kind"]: one for cell in cells for one in cell.instruments}
+    return [
+        f"{one.name}: recorded with version {max(kept[kind])}, now {one.version}"
+        for kind, one in asked.items()
+        if kind in kept and max(kept[kind]) < one.version
+    ]
+
+
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda file: file.stem)
 def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path):
     told = bundle.with_suffix(".json")
@@ -33,7 +49,14 @@ def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path):
     store = Store.open(tmp_path / "store")
     import_bundle(store, bundle)
     study = study_named(bundle.stem.removesuffix("-standard"))
-    found = collect(Request(study, "standard", {}), store)
+    request = Request(study, "standard", {})
+    # A study whose instruments read more by now is to be recorded again; its numbers stay those
+    # of the earlier form until then, and its page says so.
+    if older := outgrown(store, request.cells()):
+        page = RESULTS.parent / "docs" / "studies" / f"{study.name}.md"
+        assert "ecorded with an earlier form" in page.read_text("utf-8")
+        pytest.skip(f"to be recorded again ({'; '.join(older)})")
+    found = collect(request, store)
     assert found.missing == 0, "the code asks for cells or readings that were not recorded"
     again = json.loads(json.dumps(summary_of(found)))
     assert rounded(again) == rounded(json.loads(told.read_text("utf-8")))

@@ -189,6 +189,12 @@ def test_a_plan_says_what_cannot_exist_and_why(recombine):
     assert json.loads(out)["cells"] == 2
 
 
+def test_a_run_says_what_cannot_exist_and_why(recombine, store):
+    code, out, _ = recombine("run", *SMOKE, "--store", store, "--set", "held_out=.25,.99")
+    assert code == 0
+    assert "2 cells cannot exist" in out and "2 x held-out 0.99" in out
+
+
 def test_status_tells_done_from_planned(recombine, store):
     _, out, _ = recombine("status", *SMOKE, "--store", store, "--set", "seeds=3", "--json")
     assert json.loads(out)["cells"] == {"done": 4, "running": 0, "failed": 0, "planned": 2}

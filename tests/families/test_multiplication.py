@@ -99,14 +99,20 @@ def test_no_item_is_longer_than_stated():
 
 def test_digits_are_judged_one_by_one_from_the_left():
     item = Item("25*3", "75")
-    assert PLAIN.digits_right(item, "75") == (True, True, True)  # 075
-    assert PLAIN.digits_right(item, "175") == (False, True, True)
-    for nonsense in ("1075", "", "7 5", "seventy-five", "٧٥"):
-        assert PLAIN.digits_right(item, nonsense) == (False, False, False)
+    assert PLAIN.digits_right(item, "75") == (True, True)
+    for nonsense in ("", "7 5", "seventy-five", "٧٥"):
+        assert PLAIN.digits_right(item, nonsense) == (False, False)
     assert PLAIN.scores(item, "65") == {
-        "exact": 0.0, "answer": 0.0, "first_digit": 1.0, "last_digit": 1.0,
-        "digits": pytest.approx(2 / 3),
+        "exact": 0.0, "answer": 0.0, "first_digit": 0.0, "last_digit": 1.0, "digits": 0.5,
     }  # fmt: skip
+
+
+def test_a_zero_that_nobody_wrote_is_no_right_digit():
+    # 075 would begin like 065 and 005, and 1075 end like it.
+    item = Item("25*3", "75")
+    assert PLAIN.scores(item, "65")["first_digit"] == 0
+    for other_length in ("5", "175", "075", "1075"):
+        assert PLAIN.digits_right(item, other_length) == (False, False)
 
 
 def test_a_right_product_after_wrong_steps_is_a_right_answer():

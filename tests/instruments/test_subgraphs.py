@@ -164,14 +164,100 @@ def test_which_digits_of_wrong_products_are_right_is_told(scratchpad):
         return write_multiplication({**graph.values, "answer": answer})
 
     digits = read(family, off_by_ten).tables["digits"]
+    assert {"2x1", "3x1", "2x2"} <= set(digits["size"])
     for place, places, right in zip(
-        digits["place"], digits["places"], digits["right"], strict=True
+        digits["place"], digits["digits"], digits["right"], strict=True
     ):
         if place == places:
             assert right == 1.0
         elif place == places - 1:
             assert right == 0.0
-    assert {"2x1", "3x1", "2x2"} <= set(digits["size"])
+
+
+def test_digits_are_judged_only_in_answers_that_are_as_long_as_the_product():
+    family = dataclasses.replace(PRODUCTS, scratchpad=False, beyond_items=200)
+
+    def never_four_digits(source: str) -> str:
+        """What a network writes that has learnt to write three digits."""
+        x, y = (int(one) for one in source.split("*"))
+        return str(x * y % 1000 + 1)
+
+    tables = (
+        Subgraphs(items=200)
+        .read(Scripted(family, never_four_digits), Scripted(family, mute), {})
+        .tables
+    )
+    judged = set(zip(tables["digits"]["size"], tables["digits"]["digits"], strict=True))
+    assert ("2x2", 3) in judged and ("2x2", 4) not in judged
+    lengths = tables["lengths"]
+    rows = zip(lengths["size"], lengths["digits"], lengths["short"], lengths["long"], strict=True)
+    assert [
+        (short, long) for size, digits, short, long in rows if (size, digits) == ("2x2", 4)
+    ] == [(1.0, 0.0)]
+    # Where a product begins is a digit that somebody wrote, never a zero put in front of it.
+    assert all(place <= most for place, most in
+               zip(tables["digits"]["place"], tables["digits"]["digits"], strict=True))  # fmt: skip
+
+
+def test_beside_every_digit_stands_what_the_same_answers_give_to_other_items():
+    family = dataclasses.replace(PRODUCTS, scratchpad=False, beyond_items=200)
+
+    def always_begins_with_1(source: str) -> str:
+        x, y = (int(one) for one in source.split("*"))
+        return f"1{str(x * y)[1:-1]}{(x * y + 1) % 10}"
+
+    digits = (
+        Subgraphs(items=200)
+        .read(Scripted(family, always_begins_with_1), Scripted(family, mute), {})
+        .tables["digits"]
+    )
+    columns = ("size", "digits", "place", "right", "other")
+    found = {row[:3]: row[3:] for row in zip(*(digits[name] for name in columns), strict=True)}
+    first, second = found["2x2", 4, 1], found["2x2", 4, 2]
+    assert first[0] == pytest.approx(first[1])  # one digit for all says nothing of any
+    assert second[0] == 1 and second[1] < 0.3
+
+
+def test_marks_count_by_their_place_where_an_answer_ends_too_early():
+    family = dataclasses.replace(LISTS, scratchpad=False)
+
+    def stops_after_four(source: str) -> str:
+        return " ".join(family.solve(source).split(" ")[:4])
+
+    values = read(family, stops_after_four).values
+    assert values["seen"] == 1 and values["seen/short"] == 0
+    split = "unseen_length-6"
+    assert values[split] == 0 and values[f"{split}/short"] == 1 and values[f"{split}/long"] == 0
+    # Four marks of six, and the answer as a whole, which was never written.
+    assert values[f"{split}/touched1"] == pytest.approx(4 / 7)
+    assert values[f"{split}/readable"] == 1
+
+
+def test_answers_are_also_judged_with_their_end_given():
+    family = dataclasses.replace(LISTS, scratchpad=False)
+
+    class Unending(Scripted):
+        def judge(self, sources, targets):
+            return super().judge(sources, targets)._replace(ended=np.ones(len(sources), bool))
+
+    early = Unending(family, lambda source: family.solve(source)[:-2])
+    found = READS.read(early, Scripted(family, mute), {})
+    names = [name for name in found.values if name.endswith("/ended")]
+    assert len(names) == 3 and all(found.values[name] == 1 for name in names)
+    assert found.values["unseen_length-5"] == 0
+    assert set(found.tables["sizes"]["ended"]) == {1.0} and 1.0 in found.tables["sizes"]["short"]
+    wrong = Scripted(family, lambda source: "2 1")
+    assert READS.read(wrong, Scripted(family, mute), {}).values["unseen_length-5/ended"] == 0
+
+
+def test_steps_that_were_never_written_are_told_from_wrong_ones():
+    def begun(source: str) -> str:
+        sums = LISTS.solve(source).partition(" | ")[0]
+        return f"{sums.partition(' , ')[0]} | "
+
+    layers = read(LISTS, begun).tables["layers"]
+    assert sum(layers["written"]) == sum(layers["correct"]) > 0
+    assert sum(layers["missing"]) > sum(layers["written"])
 
 
 def test_the_frequency_of_a_node_is_what_training_holds_of_it():

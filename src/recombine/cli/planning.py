@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from recombine.lab import cost
@@ -21,9 +22,6 @@ def document(request: Request) -> dict[str, Any]:
     layers = upstream_first(needed_cells(feasible.cells).values())
     learners = {cell: learner for layer in layers for cell, learner in layer.items()}
     stacks = shards_of(learners, here)
-    reasons: dict[str, int] = defaultdict(int)
-    for _, reason in feasible.infeasible:
-        reasons[reason] += 1
     flops, largest, hours = 0.0, 0, dict.fromkeys(cost.measured_devices(), 0.0)
     costs: dict[Any, Any] = {}
     for shard in stacks:
@@ -51,7 +49,7 @@ def document(request: Request) -> dict[str, Any]:
         "further_cells_needed": len(learners) - len(feasible.cells),
         "shards": len(stacks),
         "programs": len({learners[s.cells[0]].program(s.precision) for s in stacks}),
-        "infeasible": dict(reasons),
+        "infeasible": dict(Counter(reason for _, reason in feasible.infeasible)),
         "further_cells_at_most": request.study.most_further_cells(request.grid),
         "flops": flops,
         "largest_shard_bytes": largest,
@@ -64,6 +62,14 @@ def document(request: Request) -> dict[str, Any]:
     }
 
 
+def cannot_exist(reasons: Mapping[str, int]) -> list[str]:
+    """How many cells of a grid are impossible, and why; nothing where all can be."""
+    if not reasons:
+        return []
+    several = [f"  {count} x {reason}" for reason, count in reasons.items()]
+    return [f"{sum(reasons.values())} cells cannot exist:", *several]
+
+
 def lines(found: dict[str, Any]) -> list[str]:
     told = [
         f"{found['study']} at preset {found['preset']}: {found['question']}",
@@ -74,9 +80,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         told.append(f"{found['further_cells_needed']} more cells that these stand on")
     if found["further_cells_at_most"]:
         told.append(f"further rounds: at most {found['further_cells_at_most']} cells")
-    if found["infeasible"]:
-        told.append(f"{sum(found['infeasible'].values())} cells cannot exist:")
-        told += [f"  {count} x {reason}" for reason, count in found["infeasible"].items()]
+    told += cannot_exist(found["infeasible"])
     told.append(
         f"{found['flops']:.2e} FLOP; largest shard {found['largest_shard_bytes'] / 2**20:,.0f} MiB"
     )

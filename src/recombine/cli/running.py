@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recombine.cli.planning import cannot_exist
 from recombine.cli.words import say, text_table
 from recombine.errors import Interrupted
 from recombine.lab.device import enable_compilation_cache
@@ -53,6 +55,9 @@ def run_to_end(
     print(text_table(["claim", "criterion", "found", "verdict"], claims(outcome)))
     print()
     print(summary_of(outcome)["verdict"])
+    # A claim without its cells says only that they are not there; this says why.
+    for line in cannot_exist(Counter(reason for _, reason in outcome.infeasible)):
+        print(line)
     for name, reason in outcome.failed[:5]:
         print(f"failed: {name}: {reason}")
     print(f"took {duration(time.monotonic() - begun)}; report: {page}")

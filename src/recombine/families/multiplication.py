@@ -42,6 +42,7 @@ class Multiplication(SequenceFamily):
     '315'
     """
 
+    version: ClassVar[int] = 2  # digits are judged as a product is written, without a zero in front
     name: ClassVar[str] = "multiplication"
     tokens: ClassVar[Literal["word", "character"]] = "character"
     unit: ClassVar[str] = "digits away from the nearest trained size"
@@ -137,20 +138,19 @@ class Multiplication(SequenceFamily):
         }
 
     def digits_right(self, item: Item, answer: str) -> tuple[bool, ...]:
-        """Which digits of the product are right, leftmost first.
+        """Which digits of the product are right, as it is written, leftmost first.
 
-        A product has as many digits as both factors, if need be with a zero in front. Of an answer
-        that is no number, or a longer one, no digit is right.
+        Of an answer that has another number of digits none is: which of them stands for which
+        nobody can tell, and a zero put in front would be right wherever the product begins so.
 
         >>> family = Multiplication(scratchpad=False)
         >>> family.digits_right(Item("25*3", "75"), "65")
-        (True, False, True)
+        (False, True)
         """
-        places = len(item.source) - 1
-        said, wanted = self.product(answer), self.product(item.target).zfill(places)
-        if not said or len(said) > places:
-            return (False,) * places
-        return tuple(a == b for a, b in zip(said.zfill(places), wanted, strict=True))
+        said, wanted = self.product(answer), self.product(item.target)
+        if len(said) != len(wanted):
+            return (False,) * len(wanted)
+        return tuple(a == b for a, b in zip(said, wanted, strict=True))
 
     def product(self, answer: str) -> str:
         """The product that an answer ends with, as usually written; "" if there is none."""

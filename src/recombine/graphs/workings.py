@@ -23,7 +23,8 @@ class Workings:
     """What a task's questions are as computations, and what an answer says of each step.
 
     `read` takes a question and a scratchpad, `said` a question and an answer alone; both give
-    values by the names of nodes, or None for what cannot be read.
+    values by the names of nodes, without those that were not written, or None for what cannot be
+    read at all.
     """
 
     size: Callable[[str], str]
@@ -82,11 +83,14 @@ def _list_keys(sources: Sequence[str]) -> Keys:
 
 
 def _marks_said(source: str, answer: str) -> Written:
-    marks = answer.split(" ")
-    if len(marks) != len(source.split(" ")) or not set(marks) <= {"1", "2"}:
-        return None
-    found: dict[str, Hashable] = {f"mark[{i}]": int(mark) for i, mark in enumerate(marks)}
-    return {**found, "answer": "".join(marks)}
+    """Marks by their place: an answer that ends too early says what it says all the same."""
+    words, count = answer.split(" "), len(source.split(" "))
+    found: dict[str, Hashable] = {
+        f"mark[{i}]": int(word) for i, word in enumerate(words[:count]) if word in ("1", "2")
+    }
+    if len(found) == count == len(words):
+        found["answer"] = "".join(words)
+    return found or None
 
 
 WORKINGS = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -20,13 +20,21 @@ from recombine.families._sequence import TEST, TRAIN, VALIDATION, Item
 from recombine.families.multiplication import Multiplication
 from recombine.families.subsequence import SUFFIX, Subsequence
 from recombine.graphs.auroc import NodeTable, merged, node_table, stratified_auroc
-from recombine.graphs.bounds import depth_bound, errors_by_operation, estimate_rates
-from recombine.graphs.errors import LABELS, label
+from recombine.graphs.bounds import errors_by_operation, estimate_rates
 from recombine.graphs.executors import memorising_executor, noisy_executor
 from recombine.graphs.frequency import SubgraphIndex, graph_keys
 from recombine.graphs.graph import ComputationGraph, Written
 from recombine.graphs.workings import workings_of
 from recombine.instruments._instrument import Instrument, Reading
+from recombine.instruments._subgraph_tables import (
+    Trace,
+    by_digit,
+    by_layer,
+    by_size,
+    excess,
+    is_long,
+    is_short,
+)
 from recombine.instruments.exact_match import in_text
 from recombine.instruments.sequence_subject import SequenceSubject
 from recombine.instruments.subject import Subject
@@ -41,34 +49,24 @@ ERROR = 0.05  # of the blind executor beside a network that writes no steps
 ERRORS = (0.02, 0.3)  # bounds on its rates elsewhere, which else are the network's own
 
 
-class Trace(NamedTuple):
-    """One item as it was answered: what each node was said to be, and which ending it has."""
-
-    item: Item
-    split: str
-    size: str
-    graph: ComputationGraph
-    written: Written
-    exact: bool
-    half: int  # of the endings that training may favour; 0 where there are none
-
-
 @dataclass(frozen=True)
 class Subgraphs(Instrument):
     """How often training saw the subgraph of each node, and whether the node comes out right.
 
     Reads families with known computations (multiplication, subsequence), with scratchpads or
-    without; of each split up to `items` items, of short answers four times as many. Controls: the
-    untrained twin; frequencies shuffled among like nodes, and right answers of other items; a
+    without; of each split up to `items` items, of short answers four times as many. What was
+    written counts by its place also where an answer ends too early; how many do (`short`, `long`),
+    and how many would be exact if they were told where to end (`ended`), stands beside. Controls:
+    the untrained twin; frequencies shuffled among like nodes, and right answers of other items; a
     memorising executor (planted) and a frequency-blind one, which fails at each operation as often
     as the network does, on the same items. `memory` is 2 AUROC - 1: 0 where frequency tells
     nothing, 1 where it tells all. Nodes are compared within a size, a layer and an operation: one
     operation may be both rarer and harder than another.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     name: ClassVar[str] = "subgraphs"
-    needs: ClassVar[tuple[str, ...]] = ("answer",)
+    needs: ClassVar[tuple[str, ...]] = ("answer", "log-probabilities")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted", "blind")
 
     items: int = 200
@@ -120,7 +118,7 @@ class Subgraphs(Instrument):
         if scratchpad:
             tables |= {"layers": by_layer(traces, counts), "blind": by_layer(blind[0], counts)}
         if isinstance(trained.family, Multiplication):
-            tables["digits"] = by_digit(trained.family, traces)
+            tables |= by_digit(trained.family, traces)
         return Reading(values, controls, tables)
 
     def traces(self, subject: SequenceSubject, split: str) -> list[Trace]:
@@ -136,6 +134,7 @@ class Subgraphs(Instrument):
         targets = [part.targets[n] for n in chosen]
         longest = max(len(target) for target in targets) + SPARE
         answers = [subject.text(found) for found in subject.written(sources, longest)]
+        ended = subject.judge(sources, targets).ended
         items = [
             Item(subject.text(s), subject.text(t), part.parts[n], int(part.novelty[n]))
             for n, s, t in zip(chosen, sources, targets, strict=True)
@@ -146,13 +145,17 @@ class Subgraphs(Instrument):
         work = workings_of(family.name)
         read = work.read if family.scratchpad else work.said
         name = SEEN if split == TEST else f"unseen_{split}"
-        return [
-            Trace(
-                item, name, work.size(item.source), work.graph(item.source),
-                read(item.source, answer), family.scores(item, answer)["answer"] == 1, int(half),
-            )
-            for item, answer, half in zip(items, answers, halves, strict=True)
-        ]  # fmt: skip
+        done = []
+        for item, answer, half, given in zip(items, answers, halves, ended, strict=True):
+            exact = family.scores(item, answer)["answer"] == 1
+            done.append(
+                Trace(
+                    item, name, work.size(item.source), work.graph(item.source), answer,
+                    read(item.source, answer), exact, exact or bool(given),
+                    excess(family, item, answer), int(half),
+                )
+            )  # fmt: skip
+        return done
 
 
 def frequencies(
@@ -169,6 +172,8 @@ def frequencies(
 def shares(traces: Sequence[Trace], scratchpad: bool) -> dict[str, float]:
     """Exact answers and right nodes by split, also by the half in which a list ends.
 
+    `ended`: exact where the end of the answer is given; `short` and `long`: with fewer or more
+    digits or marks than the right answer; `readable`: with anything that can be read.
     `touched` nodes are those that an ending of `SUFFIX` numbers is a part of; all others, which
     the ending cannot have made rarer, are `untouched`. Of answers alone there are marks to judge.
     """
@@ -180,6 +185,9 @@ def shares(traces: Sequence[Trace], scratchpad: bool) -> dict[str, float]:
         mine = [trace for trace in traces if trace.split == split]
         found[split] = float(np.mean([trace.exact for trace in mine]))
         found[f"{split}/readable"] = float(np.mean([t.written is not None for t in mine]))
+        found[f"{split}/ended"] = float(np.mean([t.ended for t in mine]))
+        found[f"{split}/short"] = float(np.mean([is_short(t) for t in mine]))
+        found[f"{split}/long"] = float(np.mean([is_long(t) for t in mine]))
         for half in (1, 2):
             ended = [trace for trace in mine if trace.half == half]
             if not ended:
@@ -296,85 +304,11 @@ def executed(traces: Sequence[Trace], write: Written_by, scratchpad: bool) -> li
         assert written is not None
         right = written["answer"] == trace.graph.answer
         kept = {name: value for name, value in written.items() if _is_answered(name)}
-        done.append(trace._replace(written=written if scratchpad else kept, exact=right))
+        said = written if scratchpad else kept
+        done.append(trace._replace(written=said, exact=right, ended=right, excess=0))
     return done
 
 
 def told(done: Sequence[Trace], counts: Sequence[np.ndarray], scratchpad: bool) -> dict[str, float]:
     """What is read off the items as an executor did them."""
     return shares(done, scratchpad) | (_memory(nodes(done, counts)) if scratchpad else {})
-
-
-SIZE_COLUMNS = ("split", "size", "part", "items", "depth", "width", "exact", "error", "repair", "bound")  # fmt: skip  # noqa: E501
-
-
-def by_size(traces: Sequence[Trace], scratchpad: bool) -> dict[str, list[Any]]:
-    """Exact answers by size; with scratchpads also what errors of steps must compound to."""
-    table: dict[str, list[Any]] = {name: [] for name in SIZE_COLUMNS}
-    for split, size in dict.fromkeys((trace.split, trace.size) for trace in traces):
-        mine = [t for t in traces if (t.split, t.size) == (split, size)]
-        graph, part = mine[0].graph, mine[0].item.part
-        error = repair = bound = None
-        if scratchpad:
-            rates = estimate_rates([t.graph for t in mine], [t.written for t in mine])
-            if np.isfinite(rates.error):
-                error, repair = rates.error, float(np.nan_to_num(rates.repair))
-                bound = depth_bound(error, repair, graph.depth)
-        exact = float(np.mean([t.exact for t in mine]))
-        row = (split, size, part, len(mine), graph.depth, graph.width, exact, error, repair, bound)
-        _append(table, row)
-    return table
-
-
-LAYER_COLUMNS = ("split", "size", "layer", *LABELS, "frequency_right", "frequency_wrong")
-
-
-def by_layer(traces: Sequence[Trace], counts: Sequence[np.ndarray]) -> dict[str, list[Any]]:
-    """Labels of nodes by size and layer, and how often training saw the right and wrong ones."""
-    table: dict[str, list[Any]] = {name: [] for name in LAYER_COLUMNS}
-    found: dict[tuple[str, str, int], list[tuple[str, bool, int]]] = {}
-    for trace, row in zip(traces, counts, strict=True):
-        names = label(trace.graph, trace.written)
-        for node, layer, name, count in zip(
-            trace.graph.nodes, trace.graph.layers, names, row, strict=True
-        ):
-            if node.parents:
-                right = trace.written is not None and trace.written.get(node.name) == node.value
-                key = (trace.split, trace.size, layer)
-                found.setdefault(key, []).append((name, right, int(count)))
-    for key, rows in found.items():
-        labels = [sum(name == one for name, _, _ in rows) for one in LABELS]
-        frequency = [[count for _, right, count in rows if right == which]
-                     for which in (True, False)]  # fmt: skip
-        means = [float(np.mean(some)) if some else None for some in frequency]
-        _append(table, (*key, *labels, *means))
-    return table
-
-
-DIGIT_COLUMNS = ("split", "size", "place", "places", "wrong", "right")
-
-
-def by_digit(family: Multiplication, traces: Sequence[Trace]) -> dict[str, list[Any]]:
-    """Of wrong products: how many of them have each digit right, leftmost first."""
-    table: dict[str, list[Any]] = {name: [] for name in DIGIT_COLUMNS}
-    for split, size in dict.fromkeys((trace.split, trace.size) for trace in traces):
-        wrong = [t for t in traces if (t.split, t.size) == (split, size) and not t.exact]
-        if not wrong:
-            continue
-        right = np.asarray([family.digits_right(t.item, _product(family, t)) for t in wrong])
-        for place, share in enumerate(right.mean(axis=0)):
-            _append(table, (split, size, place + 1, right.shape[1], len(wrong), float(share)))
-    return table
-
-
-def _product(family: Multiplication, trace: Trace) -> str:
-    """The product that was written, in the form the family reads."""
-    said = None if trace.written is None else trace.written.get("answer")
-    if said is None:
-        return ""
-    return f"={str(said)[::-1]}" if family.scratchpad else str(said)
-
-
-def _append(table: dict[str, list[Any]], row: Sequence[Any]) -> None:
-    for column, value in zip(table, row, strict=True):
-        table[column].append(value)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from recombine.graphs.bounds import accuracy_decay
 from recombine.graphs.errors import LABELS
-from recombine.graphs.information import MOST, multiplication_symbols, strongest_clue
+from recombine.graphs.information import (
+    MOST,
+    Symbols,
+    multiplication_symbols,
+    relative_information_gain,
+    strongest_clue,
+)
 from recombine.instruments.subgraphs import SEEN, TOUCHED
 from recombine.lab.study import NotTested, Results, Row
 from recombine.studies import _base as base
@@ -26,7 +32,13 @@ LEAST_ITEMS = 10  # of a size, to speak of its accuracy
 LOWEST, HIGHEST = 0.05, 0.99  # accuracies between which errors can be seen to compound
 CEILING = 0.995  # right nodes, beyond which nothing is left for frequency to change
 NETWORK, AT_RANDOM = "layers", "blind"  # tables of labels by layer
-SAMPLED = 200_000  # products, where there are too many to take all
+PUBLISHED = {  # RelIG of multiplication, by the digits of both factors
+    2: {("x2", "y2", "z4"): 1.000, ("x2", "z4"): 0.223, ("x1", "y1", "z1"): 0.788,
+        ("x1", "z1"): 0.198, ("x2", "y2", "z3"): 0.110, ("x1", "y1", "z2"): 0.099},
+    3: {("x3", "y3", "z6"): 1.000, ("x3", "z6"): 0.223, ("x1", "y1", "z1"): 0.792,
+        ("x1", "z1"): 0.199, ("x3", "y3", "z5"): 0.101, ("x1", "y1", "z2"): 0.088,
+        ("x1", "y1", "z3"): 0.000},
+}  # fmt: skip
 
 
 def in_distribution(row: Row) -> float:
@@ -94,11 +106,42 @@ def checked_effects(groups: Sequence[Results], splits: Sequence[str]) -> str:
     return told
 
 
-def level(results: Results, splits: Sequence[str]) -> float:
-    """The share of right nodes over both arms and halves."""
+def level(rows: Sequence[Row], splits: Sequence[str]) -> float:
+    """The share of right nodes over networks and halves."""
     names = [f"{split}/{TOUCHED}{half}" for split in splits for half in (1, 2)]
-    arms = [row for row in results if row.labels["favours"]]
-    return float(np.mean([row.value(READ, name) for row in arms for name in names]))
+    return float(np.mean([row.value(READ, name) for row in rows for name in names]))
+
+
+def usable(
+    arms: Results, shares: Sequence[float], splits: Sequence[str]
+) -> tuple[dict[float, Results], list[str]]:
+    """Both arms for each share of lists where frequency could do anything, and why not elsewhere.
+
+    Which shares those are is told by how much is right over both arms, not by how they differ.
+    """
+    found: dict[float, Results] = {}
+    reasons: list[str] = []
+    for share in shares:
+        rows = arms.where(share=share)
+        if len(effects(rows, splits)) < 2:
+            reasons.append(f"{share:g} of the lists: fewer than two seeds with both arms.")
+        elif level(rows, splits) < FLOOR:
+            reasons.append(f"{share:g} of the lists: nothing is right in either arm.")
+        elif level(rows, splits) > CEILING:
+            reasons.append(f"{share:g} of the lists: nearly all is right in both arms.")
+        else:
+            found[share] = rows
+    return found, reasons
+
+
+def by_seed(rows: Sequence[Row], number: Callable[[Row], float]) -> np.ndarray:
+    """The mean over networks of a seed, for each seed that has any."""
+    found: dict[Any, list[float]] = {}
+    for row in rows:
+        value = number(row)
+        if np.isfinite(value):
+            found.setdefault(row.labels["seed"], []).append(value)
+    return np.asarray([np.mean(some) for some in found.values()])
 
 
 def halves(row: Row, splits: Sequence[str]) -> float:
@@ -131,39 +174,89 @@ def like_training(line: dict[str, Any]) -> bool:
 
 
 @lru_cache
-def gains(size: str) -> tuple[float, ...]:
-    """For each digit of a product, what the best pair of input digits tells of it (RelIG)."""
+def gains(size: str, digits: int) -> tuple[float, ...]:
+    """For each digit of products with so many, what the best pair of input digits tells (RelIG)."""
     width, height = (int(digits) for digits in size.split("x"))
     total = 81 * 10 ** (width + height - 2)
-    symbols = multiplication_symbols(width, height, samples=None if total <= MOST else SAMPLED)
+    symbols = multiplication_symbols(width, height, samples=None if total <= MOST else MOST)
+    symbols = _with_digits(symbols, digits)
     return tuple(strongest_clue(symbols, name).gain for name in symbols.outputs)
 
 
-def digit_shares(row: Row, chosen: Callable[[dict[str, Any]], bool]) -> dict[str, list[float]]:
-    """By size: the share of wrong products that have each digit right, leftmost first."""
-    found: dict[str, list[float]] = {}
+def _with_digits(symbols: Symbols, digits: int) -> Symbols:
+    """Those products that are written with so many digits: as many as both factors, or one less."""
+    full = digits == len(symbols.outputs)
+    kept = (symbols.outputs["z1"] > 0) == full
+    there = list(symbols.outputs.items())[len(symbols.outputs) - digits :]
+    return Symbols({name: column[kept] for name, column in symbols.inputs.items()},
+                   {name: column[kept] for name, column in there})  # fmt: skip
+
+
+@lru_cache
+def differs_from_published() -> float:
+    """The largest difference of information gains from the published ones, over all products."""
+    found = []
+    for width, table in PUBLISHED.items():
+        symbols = multiplication_symbols(width)
+        for (*given, outcome), gain in table.items():
+            found.append(abs(relative_information_gain(symbols, given, outcome) - gain))
+    return max(found)
+
+
+class Digit(NamedTuple):
+    """One digit of wrong products: its share of right ones, and under the answers of others."""
+
+    right: float
+    other: float
+
+    @property
+    def beyond(self) -> float:
+        """What is right beyond that, as a share of what was left; NaN where nothing was."""
+        return (self.right - self.other) / (1 - self.other) if self.other < 1 else float("nan")
+
+
+Written = tuple[str, int]  # a size, and how many digits its products are written with
+Chosen = Callable[[dict[str, Any]], bool]
+
+
+def digits_of(row: Row, chosen: Chosen) -> dict[Written, list[Digit]]:
+    """By size and length: digits of wrong products that are as long as the right one."""
+    found: dict[Written, list[Digit]] = {}
     for line in table(row, "digits"):
-        if chosen(line) and line["wrong"] >= LEAST_WRONG and line["places"] >= LEAST_PLACES:
-            found.setdefault(line["size"], []).append(line["right"])
+        if chosen(line) and line["wrong"] >= LEAST_WRONG and line["digits"] >= LEAST_PLACES:
+            digit = Digit(line["right"], line["other"])
+            found.setdefault((line["size"], line["digits"]), []).append(digit)
     return found
 
 
 def digit_number(
-    chosen: Callable[[dict[str, Any]], bool], number: Callable[[str, list[float]], float]
+    chosen: Chosen, number: Callable[[Written, list[Digit]], float]
 ) -> Callable[[Row], float]:
-    """A number of the digits of each size, mean over sizes; NaN where too few are wrong."""
+    """A number of the digits of each size, mean over sizes; NaN where too few can be judged."""
 
     def of(row: Row) -> float:
-        found = [number(size, right) for size, right in digit_shares(row, chosen).items()]
-        found = [value for value in found if np.isfinite(value)]
-        return float(np.mean(found)) if found else float("nan")
+        return mean([number(written, some) for written, some in digits_of(row, chosen).items()])
 
     return of
 
 
-def follows_gain(size: str, right: list[float]) -> float:
-    """Spearman's correlation of what a pair tells of a digit with how often it is right."""
-    return spearman(gains(size), right)
+def lengths_told(rows: Sequence[Row], chosen: Chosen) -> str:
+    """A note on how many wrong products could be judged digit by digit."""
+    lines = [line for row in rows for line in table(row, "lengths") if chosen(line)]
+    wrong = sum(line["wrong"] for line in lines)
+    if not wrong:
+        return "No product is wrong." if len(rows) else ""
+    short, long = (sum(line["wrong"] * line[name] for line in lines) / wrong
+                   for name in ("short", "long"))  # fmt: skip
+    return f"Of {wrong} wrong products {short:.2f} are too short and {long:.2f} too long."
+
+
+def follows_gain(written: Written, digits: list[Digit]) -> float:
+    """Spearman's correlation of what a pair tells of a digit with how often it is right, beyond
+    what the same answers have right of other items."""
+    known = [(gain, digit.beyond) for gain, digit in zip(gains(*written), digits, strict=True)
+             if np.isfinite(digit.beyond)]  # fmt: skip
+    return spearman([gain for gain, _ in known], [beyond for _, beyond in known])
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
@@ -204,13 +297,41 @@ def total(line: dict[str, Any]) -> int:
     return sum(line[name] for name in LABELS)
 
 
-def falls(row: Row, who: str = NETWORK) -> float:
+def falls(row: Row, who: str = NETWORK, *, of: Callable[[dict[str, Any]], int] = total) -> float:
     """Spearman's correlation of the layer with the share of correct nodes, beyond training."""
-    found = [
-        spearman([one["layer"] for one in lines], [one["correct"] / total(one) for one in lines])
-        for lines in _by_size(row, who).values()
-    ]
-    return _mean(found)
+    found = []
+    for lines in _by_size(row, who).values():
+        known = [one for one in lines if of(one) >= LEAST_ITEMS]
+        shares = [one["correct"] / of(one) for one in known]
+        found.append(spearman([one["layer"] for one in known], shares))
+    return mean(found)
+
+
+def falls_where_written(row: Row, who: str = NETWORK) -> float:
+    """The same among nodes that were written, in layers where enough of them were."""
+    return falls(row, who, of=lambda line: line["written"])
+
+
+def unwritten_told(rows: Sequence[Row]) -> str:
+    """A note on how many steps beyond training there is nothing to be read of."""
+    lines = [line for row in rows for some in _by_size(row, NETWORK).values() for line in some]
+    nodes = sum(map(total, lines))
+    if not nodes:
+        return ""
+    never = 1 - sum(line["written"] for line in lines) / nodes
+    none = sum(not line["written"] for line in lines)
+    return f"Never written: {never:.2f} of the steps, and all of {none} of {len(lines)} layers."
+
+
+def end_told(rows: Sequence[Row], splits: Sequence[str]) -> str:
+    """A note on how much of what is lost is where answers end."""
+    short, long, ended = (
+        mean([row.value(READ, f"{split}/{what}") for row in rows for split in splits])
+        for what in ("short", "long", "ended")
+    )
+    if not np.isfinite(ended):
+        return ""
+    return f"Too short {short:.2f}, too long {long:.2f}; with the end given {ended:.2f} are exact."
 
 
 def spreads(row: Row, who: str = NETWORK) -> float:
@@ -223,7 +344,7 @@ def spreads(row: Row, who: str = NETWORK) -> float:
             spread, fresh = (sum(one[name] for one in some) for name in ("propagation", "local"))
             shares.append(spread / (spread + fresh) if spread + fresh else np.nan)
         found.append(shares[1] - shares[0])
-    return _mean(found)
+    return mean(found)
 
 
 def straight(row: Row) -> float:
@@ -250,6 +371,6 @@ def over_bound(row: Row) -> float:
     return float(max(found)) if found else float("nan")
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float]) -> float:
     finite = [value for value in values if np.isfinite(value)]
     return float(np.mean(finite)) if finite else float("nan")

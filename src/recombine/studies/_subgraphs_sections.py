@@ -14,7 +14,7 @@ from recombine.lab.study import Results, Row
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, Panel, Points, Series, dots, panels, scatter
 from recombine.studies import _subgraphs as parts
-from recombine.studies._base import interval_text
+from recombine.studies._base import interval_text, share_interval
 
 NETWORK, MEMORY, BLIND = "network", "memorising executor", "frequency-blind executor"
 CONTROLS = {NETWORK: None, MEMORY: "planted", BLIND: "blind"}
@@ -23,13 +23,12 @@ CONTROLS = {NETWORK: None, MEMORY: "planted", BLIND: "blind"}
 def sections(grid: Any, results: Results) -> list[Section]:
     """The experiment first, then the published diagnostics in their order."""
     results = Results([row for row in results if parts.READ in row.readings])
-    found = [_experiment(results), _sizes(results)]
-    products = results.where(task="multiplication", favours=0)
+    whole = results.where(favours=0, share=max(grid.share))
+    found = [_experiment(results), _sizes(whole)]
+    products = whole.where(task="multiplication")
     if products:
         found.append(_digits(products))
-    steps = Results(
-        [r for r in results.where(favours=0) if r.labels["task"].endswith("steps")]
-    )  # fmt: skip
+    steps = Results([row for row in whole if row.labels["task"].endswith("steps")])
     if steps:
         found += [_frequency(steps), _errors(steps), _compounding(steps)]
     return [section for section in found if section.figures or section.tables]
@@ -56,7 +55,8 @@ def _experiment(results: Results) -> Section:
                 untouched = _values(parts.effects(arms, some, UNTOUCHED))
                 seen = np.asarray([parts.in_distribution(row) for row in arms if
                                    row.labels["favours"]])  # fmt: skip
-                told = [interval_text(v) for v in (*numbers.values(), untouched, seen)]
+                told = [interval_text(v) for v in (*numbers.values(), untouched)]
+                told += [_placebo(arms.where(favours=0), some), interval_text(seen, shares=True)]
                 rows.append([task, share, width, where, *told])
     if not rows:
         return Section("What frequency does")
@@ -73,37 +73,48 @@ def _experiment(results: Results) -> Section:
                       categories, estimates, value_label="difference in share right",
                       references=[(0.0, "none")])],
         tables=[Table("What frequency does", ["task", "share of lists", "width", "where", *CONTROLS,
-                                              "nodes without the ending", "exact like training"],
+                                              "nodes without the ending", "placebo",
+                                              "exact like training"],
                       rows, "Means over seeds with 95 % intervals. Nodes without the ending cannot "
-                      "have been made rarer. Exact like training: weighted as training was. "
+                      "have been made rarer. Placebo: half 1 minus half 2 in networks that "
+                      "favoured neither. Exact like training: weighted as training was. "
                       "Networks below .9 there are shown, and speak for no claim.")],
     )  # fmt: skip
+
+
+def _placebo(rows: Results, splits: Sequence[str]) -> str:
+    return interval_text(np.asarray([parts.halves(row, splits) for row in rows]))
+
+
+ANSWERED = ("exact", "ended", "short", "long")  # shares of answers, by size
 
 
 def _sizes(results: Results) -> Section:
     shown, rows = [], []
     for task in results.labels("task"):
-        here = [r for r in results.where(task=task, favours=0) if not r.diverged]
-        found: dict[tuple[str, str, str], list[float]] = {}
-        shape: dict[tuple[str, str, str], tuple[int, int]] = {}
-        items: dict[tuple[str, str, str], int] = {}
+        here = [r for r in results.where(task=task) if not r.diverged]
+        found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
         for row in here:
             for line in parts.table(row, "sizes"):
                 trained = not parts.beyond(line)
                 key = (line["size"], "yes" if trained else "no", "" if trained else line["part"])
-                found.setdefault(key, []).append(line["exact"])
-                shape[key] = line["depth"], line["width"]
-                items[key] = items.get(key, 0) + line["items"]
+                found.setdefault(key, []).append(line)
+        shape = {key: (lines[0]["depth"], lines[0]["width"]) for key, lines in found.items()}
+        items = {key: sum(line["items"] for line in lines) for key, lines in found.items()}
         for key in sorted(found, key=lambda k: (k[1] == "no", *shape[k], k[0])):
             new = key[2] if key[2] != key[0] else "longer"
-            rows.append([task, key[0], key[1], new, *shape[key], items[key],
-                         interval_text(np.asarray(found[key]))])  # fmt: skip
+            told = [interval_text(np.asarray([line[name] for line in found[key]]), shares=True)
+                    for name in ANSWERED]  # fmt: skip
+            rows.append([task, key[0], key[1], new, *shape[key], items[key], *told])
         lines = []
-        for name, trained in (("trained sizes", "yes"), ("beyond", "no")):
+        for name, trained, what in (
+            ("trained sizes", "yes", "exact"), ("beyond", "no", "exact"),
+            ("beyond, the end given", "no", "ended"),
+        ):  # fmt: skip
             some: dict[int, list[float]] = {}
             for key, values in found.items():
                 if key[1] == trained and items[key] >= parts.LEAST_ITEMS * len(here):
-                    some.setdefault(shape[key][0], []).extend(values)
+                    some.setdefault(shape[key][0], []).extend(line[what] for line in values)
             if some:
                 lines.append(_series(name, some))
         if lines:
@@ -114,50 +125,87 @@ def _sizes(results: Results) -> Section:
         "Like training and beyond",
         "Each size has a computation graph: its depth is how many steps must be done one after "
         "another, its width how many can be done at once. Sizes beyond training are deeper, wider "
-        "or both.",
+        "or both. A network that never saw so long an answer may end it too early; so answers are "
+        "also judged with their end given.",
         figures=[panels("Exact answers by depth of the computation", "depth",
                         "share of exact answers", shown, y_range=(-0.03, 1.03))],
         tables=[Table("Exact answers by size", ["task", "size", "trained", "what is new", "depth",
-                                                "width", "items", "exact"], rows,
-                      "Means over seeds with 95 % intervals; largest networks. The figure leaves "
+                                                "width", "items", "exact", "with the end given",
+                                                "too short", "too long"], rows,
+                      "Means over seeds with 95 % intervals; largest networks, largest share of "
+                      "lists. Too short, too long: answers with fewer or more digits or marks than "
+                      "the right one; all others have the right number. The figure leaves "
                       f"out sizes with fewer than {parts.LEAST_ITEMS} items a network.")],
     )  # fmt: skip
 
 
 def _digits(products: Results) -> Section:
-    points, rows = [], []
+    points, rows, told = [], [], []
     for where, chosen in (("like training", parts.like_training), ("beyond", parts.beyond)):
-        found: dict[str, list[list[float]]] = {}
+        found: dict[parts.Written, list[list[parts.Digit]]] = {}
         for row in products:
-            for size, right in parts.digit_shares(row, chosen).items():
-                found.setdefault(size, []).append(right)
+            for written, digits in parts.digits_of(row, chosen).items():
+                found.setdefault(written, []).append(digits)
         xs: list[float | None] = []
         ys: list[float | None] = []
-        for size, several in found.items():
-            means, gains = np.mean(several, axis=0), parts.gains(size)
-            xs += list(gains)
-            ys += [float(mean) for mean in means]
-            rows += [
-                [where, size, place + 1, gain, float(mean), len(several)]
-                for place, (gain, mean) in enumerate(zip(gains, means, strict=True))
-            ]
+        for (size, count), several in sorted(found.items()):
+            gains = parts.gains(size, count)
+            for place, gain in enumerate(gains):
+                mine = [digits[place] for digits in several]
+                beyond = parts.mean([digit.beyond for digit in mine])
+                shares = [
+                    parts.mean([getattr(d, name) for d in mine]) for name in ("right", "other")
+                ]
+                xs.append(gain)
+                ys.append(_known(beyond))
+                rows.append([where, size, count, place + 1, gain, *shares, _known(beyond),
+                             len(several)])  # fmt: skip
+        told += _lengths(products, where, chosen)
         if xs:
             points.append(Points(where, xs, ys))
-    if not points:
+    if not told:
         return Section("Digits of wrong products")
+    figures = [scatter("Digits of wrong products", "RelIG of the best pair of input digits",
+                       "share right beyond other answers", points)] if points else []  # fmt: skip
     return Section(
         "Digits of wrong products",
         "The last digit of a product follows from the last digits of both factors, and the first "
         "nearly so from the first ones; middle digits take the whole computation. RelIG says how "
         "much of a digit the best pair of input digits settles: 1 for all. A network that matches "
-        "surfaces gets those digits right also where the product is wrong.",
-        figures=[scatter("Digits of wrong products", "RelIG of the best pair of input digits",
-                         "share right among wrong products", points)],
+        "surfaces gets those digits right also where the product is wrong. Some digits are right "
+        "by chance, the commoner in their place the more often: beside each stands what the same "
+        "answers have right of other items, and the figure shows what goes beyond it, as a share "
+        "of what is left. Answers with fewer or more digits than the product are counted apart.",
+        figures=figures,
         tables=[Table("Digits of wrong products",
-                      ["where", "size", "digit, from the left", "RelIG of the best pair",
-                       "share right", "networks"], rows,
-                      f"Sizes with at least {parts.LEAST_WRONG} wrong products.")],
+                      ["where", "size", "digits of the product", "digit, from the left",
+                       "RelIG of the best pair", "share right", "of other items", "beyond that",
+                       "networks"], rows,
+                      f"Sizes with at least {parts.LEAST_WRONG} wrong products of the right "
+                      "length. RelIG over all products of this size and length."),
+                Table("How long wrong products are",
+                      ["where", "size", "digits of the product", "wrong", "too short", "too long"],
+                      told, "All networks together.")],
     )  # fmt: skip
+
+
+def _lengths(products: Results, where: str, chosen: parts.Chosen) -> list[list[Any]]:
+    """How many wrong products have fewer or more digits than the right one, by its length."""
+    found: dict[parts.Written, list[dict[str, Any]]] = {}
+    for row in products:
+        for line in parts.table(row, "lengths"):
+            if chosen(line):
+                found.setdefault((line["size"], line["digits"]), []).append(line)
+    rows: list[list[Any]] = []
+    for written, lines in sorted(found.items()):
+        shares = [_weighted([(line[name], line["wrong"]) for line in lines])
+                  for name in ("short", "long")]  # fmt: skip
+        rows.append([where, *written, sum(line["wrong"] for line in lines), *shares])
+    return rows
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _frequency(steps: Results) -> Section:
@@ -171,7 +219,7 @@ def _frequency(steps: Results) -> Section:
                 values = rows.values(parts.READ, "auroc")
             else:
                 values = (1 + rows.values(parts.READ, "memory", control)) / 2
-            columns.append(_interval(values))
+            columns.append(_interval(values, shares=True))
         estimates.append(Estimates(name, *(list(c) for c in zip(*columns, strict=True))))
     rows = []
     for task in tasks:
@@ -235,26 +283,46 @@ def _errors(steps: Results) -> Section:
     )  # fmt: skip
 
 
+BOUNDS = {"depth": "bound", "at_once": "width_bound"}
+
+
 def _compounding(steps: Results) -> Section:
-    shown = []
+    shown, rows = [], []
     for task in steps.labels("task"):
+        sizes: dict[tuple[str, str], list[dict[str, Any]]] = {}
         exact: dict[int, list[float]] = {}
         bound: dict[int, list[float]] = {}
         for row in steps.where(task=task):
             for line in parts.table(row, "sizes"):
+                sizes.setdefault((line["split"], line["size"]), []).append(line)
                 exact.setdefault(line["depth"], []).append(line["exact"])
                 if line["bound"] is not None:
                     bound.setdefault(line["depth"], []).append(line["bound"])
         lines = [_series("exact answers", exact)]
         lines += [_series("bound from errors of steps", bound)] if bound else []
         shown.append(Panel(task, lines))
+        for (_, size), mine in sizes.items():
+            told = [
+                interval_text(np.asarray([x[name] for x in mine if x[name] is not None]),
+                              shares=True)
+                for name in ("exact", *BOUNDS.values())
+            ]  # fmt: skip
+            rows.append([task, size, *(mine[0][name] for name in BOUNDS), *told])
     return Section(
         "How errors compound",
         "If each step errs with some chance of its own and rarely mends what came before, the "
         "answer can be right at most so often after so many steps. The bound uses the rates "
-        "measured in the same scratchpads.",
+        "measured in the same scratchpads. Another bound is for steps side by side: if all of the "
+        "fullest layer must be right, and are wrong one by one, the answer is at most as often "
+        "right as all of them are, or as errors are mended. It takes errors to be independent, "
+        "which nothing here says, so it is shown and no claim rests on it.",
         figures=[panels("Exact answers against what errors of steps compound to", "depth",
                         "share of exact answers", shown, y_range=(-0.03, 1.03))],
+        tables=[Table("Exact answers and both bounds",
+                      ["task", "size", "steps one after another", "steps at once", "exact",
+                       "bound from depth", "bound from width"], rows,
+                      "Means over seeds with 95 % intervals. Rates are those of the steps that "
+                      "were written: where most were not, the bounds say little.")],
     )  # fmt: skip
 
 
@@ -268,19 +336,22 @@ def _values(found: dict[Any, float]) -> np.ndarray:
     return np.asarray(list(found.values()))
 
 
-def _interval(values: Sequence[float] | np.ndarray) -> tuple[float | None, ...]:
+def _interval(
+    values: Sequence[float] | np.ndarray, shares: bool = False
+) -> tuple[float | None, ...]:  # fmt: skip
     """Estimate, low and high; None for what cannot be said."""
     if not len(values):
         return None, None, None
-    found = mean_interval(values)
+    found = (share_interval if shares else mean_interval)(np.asarray(values))
     if not np.isfinite([found.low, found.high]).all():
         return found.estimate, None, None
     return found.estimate, found.low, found.high
 
 
 def _series(name: str, numbers: dict[int, list[float]]) -> Series:
+    """Shares by depth."""
     xs = sorted(numbers)
-    ends = [_interval(numbers[x]) for x in xs]
+    ends = [_interval(numbers[x], shares=True) for x in xs]
     estimate, low, high = (list(column) for column in zip(*ends, strict=True))
     return Series(name, xs, estimate, low, high)
 

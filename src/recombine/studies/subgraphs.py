@@ -4,30 +4,43 @@
 subsequences, with and without the steps written out. Its centre is an experiment: two training
 sets that differ in nothing but which half of the endings of lists is common, so that a difference
 on the same node of the same item is what frequency does. Around it stand the published
-diagnostics: what lies beyond training, which digits of wrong answers are right, whether frequent
-subgraphs come out right more often, how errors spread and compound. Expected from the literature:
-frequent subgraphs are done better, and nothing beyond training is done at all.
+diagnostics: what lies beyond training and how much of it is where answers end, which digits of
+wrong answers are right beyond what other answers give, whether frequent subgraphs come out right
+more often, how errors spread and compound. Expected from the literature: frequent subgraphs are
+done better, and nothing beyond training is done at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
-
-import numpy as np
+from functools import partial
+from typing import ClassVar, Literal
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.multiplication import Multiplication
 from recombine.families.subsequence import Subsequence
 from recombine.instruments.subgraphs import SEEN, Subgraphs
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Results, Study
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Section
 from recombine.seeds import Seeds
-from recombine.studies import _base as base
 from recombine.studies import _subgraphs as parts
 from recombine.studies._sequence_tasks import model_named
+from recombine.studies._subgraphs_measures import (
+    as_at_random,
+    as_published,
+    digits,
+    exact,
+    frequency,
+    learnt,
+    over_bound,
+    over_networks,
+    placebo,
+    sizes_differ,
+    told_by_a_pair,
+    told_by_frequency,
+)
 from recombine.studies._subgraphs_sections import sections
 
 PRODUCTS, PRODUCTS_STEPS = "multiplication", "multiplication, steps"
@@ -40,7 +53,8 @@ NOTHING = 0.02  # by how much halves may differ where neither was favoured
 
 @dataclass(frozen=True)
 class Grid:
-    """Tasks at the largest width; both arms of the experiment at every width, and share."""
+    """Tasks at the largest width; both arms of the experiment at every width, and share, with a
+    network that favours neither beside them at the largest width."""
 
     tasks: tuple[str, ...] = (LISTS_STEPS,)
     answer_sizes: tuple[str, ...] = ("1x1", "2x1", "3x1")
@@ -80,14 +94,17 @@ class SubgraphsStudy(Study):
         "Dziri et al., Faith and Fate: limits of transformers on compositionality, 2023; the "
         "experiment that swaps frequencies is our own"
     )
-    cost = "quick: 1.8 min on two CPU cores; standard: 8 min on one H200 (estimated)"
+    cost = "quick: 1.8 min on two CPU cores; standard: 10 min on one H200 (estimated)"
     not_shown = (
         "Pretrained models: every network here starts from random weights (`recombine subgraphs` "
         "asks a live one).",
         "That frequency is harmless where the experiment finds nothing: it varies one kind of "
         "subgraph, the last three numbers of a list, by one factor.",
-        "Why longer items fail: positions never trained, and answers that end too early, are "
-        "counted as errors like any other.",
+        "Why longer items fail: positions never trained are errors like any other. How much of it "
+        "is answers that end too early stands beside; with steps a network may also go on to the "
+        "answer too early, of which the end that is given tells nothing.",
+        "Which digits of wrong products like training are right while a network still learns: it "
+        "is read once, at the end.",
         "The published scratchpads in words: these are shorter, and write long numbers units "
         "first.",
     )
@@ -124,9 +141,13 @@ class SubgraphsStudy(Study):
             sets = [(width, max(grid.share)) for width in grid.width]
             sets += [(wide, share) for share in grid.share if share < max(grid.share)]
             for seed in range(grid.seeds):
-                found.append(cell(grid, task, wide, 0, seed, max(grid.share)))
-                for width, share in sets if arms else ():
-                    found += [cell(grid, task, width, half, seed, share) for half in (1, 2)]
+                if not arms:
+                    found.append(cell(grid, task, wide, 0, seed, max(grid.share)))
+                    continue
+                for width, share in sets:
+                    # The placebo stands wherever the effect is measured.
+                    halves: tuple[Half, ...] = (0, 1, 2) if width == wide else (1, 2)
+                    found += [cell(grid, task, width, half, seed, share) for half in halves]
         return found
 
     def claims(self, grid: Grid) -> list[Claim]:
@@ -139,10 +160,12 @@ class SubgraphsStudy(Study):
             found += beyond_training(grid, task)
         if PRODUCTS in grid.tasks:
             found += surface()
+        bounds: list[Claim] = []
         for task in grid.tasks:
             if task in (PRODUCTS_STEPS, LISTS_STEPS):
                 found += step_by_step(task)
-        return [*arms, *(at_largest_share(grid, claim) for claim in found)]
+                bounds.append(no_better(grid, task))
+        return [*arms, *(at_largest_share(grid, claim) for claim in found), *bounds]
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return sections(grid, results)
@@ -222,10 +245,10 @@ def experiment(grid: Grid, task: str) -> list[Claim]:
               f"In longer lists than trained, more of these {what} are right where their ending "
               "was common",
               frequency(grid, task, longer), above=0.0),
-        at_largest_share(grid, Claim(
-            f"{task}: placebo",
-            f"Where neither half was favoured the halves differ by no more than {NOTHING:g}",
-            placebo(task, wide), at_least=-NOTHING, at_most=NOTHING)),
+        Claim(f"{task}: placebo",
+              "Where neither half was favoured, on the shares of lists where the effect is "
+              f"measured, the halves differ by no more than {NOTHING:g}",
+              placebo(grid, task), at_least=-NOTHING, at_most=NOTHING),
         at_largest_share(grid, Claim(
             f"{task}: size removes what frequency does",
             f"What frequency does to these {what} is smaller {compared}",
@@ -244,43 +267,65 @@ def beyond_training(grid: Grid, task: str) -> list[Claim]:
     far = beyond_splits(grid, task, far=True)
     told = ", ".join(split.removeprefix("unseen_") for split in far)
     most = 0.05 if task == PRODUCTS else 0.3
+    told_end = partial(parts.end_told, splits=far)
     return [
         Claim(f"{task}: learnt", f"At least .9 of the answers to {task} like training are exact",
               learnt(task), at_least=0.9),
         Claim(f"{task}: lost beyond training",
               f"At most {most:g} of the answers to {task} are exact beyond training ({told})",
-              over_networks(task, lambda row: exact(row, far)), at_most=most),
+              over_networks(task, lambda row: exact(row, far), told_end), at_most=most),
+        Claim(f"{task}: lost with the end given",
+              f"At most {most:g} of the answers to {task} are exact beyond training ({told}) also "
+              "where the network is told where an answer ends",
+              over_networks(task, lambda row: exact(row, far, "/ended")), at_most=most),
         Claim(f"{task}: gap",
               f"At least .6 less of the answers to {task} are exact beyond training than like it",
-              over_networks(task, lambda row: parts.in_distribution(row) - exact(row, far)),
-              at_least=0.6),
+              over_networks(task, lambda row: parts.in_distribution(row) - exact(row, far),
+                            told_end), at_least=0.6),
     ]  # fmt: skip
 
 
 def surface() -> list[Claim]:
     """Which digits of wrong products are right all the same."""
-    found = []
-    kinds = (
-        ("like training", parts.like_training, learnt_or_not,
-         "in networks that have learnt the task or not"),
-        ("beyond training", parts.beyond, over_networks, "in networks that have learnt the task"),
-    )  # fmt: skip
-    for where, chosen, measure, who in kinds:
+    found = [
+        Claim("information gains as published",
+              "What digits of the factors tell of digits of the product (relative information "
+              "gain, over all products of two by two and of three by three digits) differs from "
+              "the published numbers by no more than .001",
+              as_published, unit="published numbers", at_most=0.001)
+    ]  # fmt: skip
+    for where, chosen in (
+        ("like training", parts.like_training), ("beyond training", parts.beyond),
+    ):  # fmt: skip
         for name, sentence, number, least, most in (
-            ("last digits", "at least .9 have the last digit right",
-             lambda size, right: right[-1], 0.9, None),
-            ("first digits", "at least .6 have the first digit right",
-             lambda size, right: right[0], 0.6, None),
-            ("middle digits", "at most .5 have the hardest middle digit right",
-             lambda size, right: min(right[1:-1]), None, 0.5),
-            ("digits that a pair tells",
-             "digits of which a pair of input digits tells more are right more often (rank "
-             "correlation at least .6)", parts.follows_gain, 0.6, None),
+            ("last digits", "at least .9 have the last digit right", _last, 0.9, None),
+            ("first digits", "at least .6 have the first digit right", _first, 0.6, None),
+            ("middle digits", "at most .5 have the hardest middle digit right", _hardest, None,
+             0.5),
         ):  # fmt: skip
-            told = f"Of wrong products {where}, {who}: {sentence}"
-            shown = measure(PRODUCTS, parts.digit_number(chosen, number))
+            told = f"Of wrong products {where} that are as long as the right one: {sentence}"
+            shown = digits(PRODUCTS, chosen, number)
             found.append(Claim(f"{name}, {where}", told, shown, at_least=least, at_most=most))
+        found.append(
+            Claim(f"digits that a pair tells, {where}",
+                  f"Of wrong products {where} that are as long as the right one: digits of which a "
+                  "pair of input digits tells more are right more often, beyond what the same "
+                  "answers have right of other items (rank correlation at least .6)",
+                  told_by_a_pair(PRODUCTS, chosen), at_least=0.6)
+        )  # fmt: skip
     return found
+
+
+def _last(digits: Sequence[parts.Digit]) -> parts.Digit:
+    return digits[-1]
+
+
+def _first(digits: Sequence[parts.Digit]) -> parts.Digit:
+    return digits[0]
+
+
+def _hardest(digits: Sequence[parts.Digit]) -> parts.Digit:
+    return min(digits[1:-1], key=lambda digit: digit.right)
 
 
 def step_by_step(task: str) -> list[Claim]:
@@ -293,7 +338,11 @@ def step_by_step(task: str) -> list[Claim]:
         Claim(f"{task}: correct nodes get fewer with depth",
               "Beyond training, the share of nodes that are right with all they are made of falls "
               "with the layer (rank correlation at most -.7)",
-              as_at_random(task, parts.falls), at_most=-0.7),
+              as_at_random(task, parts.falls, parts.unwritten_told), at_most=-0.7),
+        Claim(f"{task}: correct nodes get fewer among written ones",
+              "Beyond training, of the nodes that were written at all the share that is right with "
+              "all it is made of falls with the layer (rank correlation at most -.7)",
+              as_at_random(task, parts.falls_where_written), at_most=-0.7),
         Claim(f"{task}: late errors are spread ones",
               "Beyond training, the share of errors that only follow from earlier ones is larger "
               "in the last third of layers than in the first",
@@ -301,11 +350,21 @@ def step_by_step(task: str) -> list[Claim]:
         Claim(f"{task}: accuracy falls exponentially",
               "The logarithm of accuracy falls along a straight line in depth (R² at least .9)",
               over_networks(task, parts.straight), at_least=0.9),
-        Claim(f"{task}: no better than compounded errors",
-              f"At no size of which between {parts.LOWEST:g} and {parts.HIGHEST:g} is right is "
-              "accuracy above what errors of steps compound to, and two standard errors",
-              over_networks(task, parts.over_bound), at_most=0.0),
     ]  # fmt: skip
+
+
+def no_better(grid: Grid, task: str) -> Claim:
+    """Of every network of the largest width: on few lists some sizes are right now and then."""
+    told = f"At no size of which between {parts.LOWEST:g} and {parts.HIGHEST:g} is right is "
+    told += "accuracy above what errors of steps compound to, and two standard errors"
+    if task == LISTS_STEPS:
+        told += f" (all networks of width {max(grid.width)}, whatever lists they trained on)"
+    return Claim(
+        f"{task}: no better than compounded errors",
+        told,
+        over_bound(task, max(grid.width)),
+        at_most=0.0,
+    )
 
 
 def beyond_splits(grid: Grid, task: str, far: bool = False) -> list[str]:
@@ -316,125 +375,3 @@ def beyond_splits(grid: Grid, task: str, far: bool = False) -> list[str]:
     names = grid.steps_beyond if task == PRODUCTS_STEPS else grid.answer_beyond
     chosen = ["3x3"] if far and "3x3" in names else names
     return [f"unseen_{name}" for name in chosen]
-
-
-def exact(row: Row, splits: Sequence[str]) -> float:
-    return float(np.mean([row.value(parts.READ, split) for split in splits]))
-
-
-Measure = Callable[[Results], Evidence]
-
-
-def frequency(grid: Grid, task: str, splits: Sequence[str]) -> Measure:
-    """What frequency does, for each seed, mean over shares where it could do anything.
-
-    Which shares those are is told by how much is right over both arms, not by how they differ.
-    """
-
-    def measure(results: Results) -> Evidence:
-        everywhere, note = parts.able(results, task=task, width=max(grid.width))
-        arms = Results([row for row in everywhere if row.labels["favours"]])
-        found: dict[Any, list[float]] = {}
-        usable: list[Results] = []
-        reasons: list[str] = []
-        for share in grid.share:
-            rows = arms.where(share=share)
-            effects = parts.effects(rows, splits)
-            if len(effects) < 2:
-                reasons.append(f"{share:g} of the lists: fewer than two seeds with both arms.")
-            elif parts.level(rows, splits) < parts.FLOOR:
-                reasons.append(f"{share:g} of the lists: nothing is right in either arm.")
-            elif parts.level(rows, splits) > parts.CEILING:
-                reasons.append(f"{share:g} of the lists: nearly all is right in both arms.")
-            else:
-                usable.append(rows)
-                for seed, effect in effects.items():
-                    found.setdefault(seed, []).append(effect)
-        told = " ".join([*reasons, note]).strip()
-        if not found:
-            raise NotTested(told)
-        values = np.asarray([np.mean(some) for some in found.values()])
-        checked = parts.checked_effects(usable, splits)
-        enough = base.require(values, "Seeds", note=told)
-        return Evidence.of_values(enough, f"{checked} {told}".strip())
-
-    return measure
-
-
-def placebo(task: str, width: int) -> Measure:
-    def measure(results: Results) -> Evidence:
-        rows, note = parts.able(results, task=task, width=width, favours=0)
-        values = np.asarray([parts.halves(row, [SEEN]) for row in rows])
-        return Evidence.of_values(base.require(values, "Trained networks", note=note), note)
-
-    return measure
-
-
-def sizes_differ(task: str, small: int, wide: int) -> Measure:
-    def measure(results: Results) -> Evidence:
-        if small == wide:
-            raise NotTested("Needs two widths.")
-        rows, note = parts.able(results, task=task)
-        found = [parts.effects(rows.where(width=width), [SEEN]) for width in (small, wide)]
-        both = sorted(found[0].keys() & found[1].keys())
-        values = np.asarray([found[0][seed] - found[1][seed] for seed in both])
-        return Evidence.of_values(base.require(values, "Seeds with all arms", note=note), note)
-
-    return measure
-
-
-def learnt(task: str) -> Measure:
-    def measure(results: Results) -> Evidence:
-        rows = base.require_labels(results, task=task, favours=0)
-        return Evidence.of_values(base.require(rows.values(parts.READ, SEEN), "Networks"))
-
-    return measure
-
-
-def over_networks(task: str, number: Callable[[Row], float]) -> Measure:
-    """One number for each network that learnt the task; those it does not exist for are counted."""
-
-    def measure(results: Results) -> Evidence:
-        rows, note = parts.able(results, task=task, favours=0)
-        return _evidence(rows, number, note)
-
-    return measure
-
-
-def as_at_random(task: str, number: Callable[[Row, str], float]) -> Measure:
-    """The same, with what errors at random give on the same items in the note."""
-
-    def measure(results: Results) -> Evidence:
-        rows, note = parts.able(results, task=task, favours=0)
-        chance = [number(row, parts.AT_RANDOM) for row in rows]
-        if np.isfinite(chance).any():
-            note = f"Errors at random: {np.nanmean(chance):.2f}. {note}".strip()
-        return _evidence(rows, lambda row: number(row, parts.NETWORK), note)
-
-    return measure
-
-
-def learnt_or_not(task: str, number: Callable[[Row], float]) -> Measure:
-    def measure(results: Results) -> Evidence:
-        rows = base.require_labels(results, task=task, favours=0)
-        return _evidence(Results([row for row in rows if not row.diverged]), number, "")
-
-    return measure
-
-
-def told_by_frequency(task: str) -> Measure:
-    def measure(results: Results) -> Evidence:
-        rows, note = parts.able(results, task=task, favours=0)
-        rows = Results([row for row in rows if np.isfinite(parts.auroc(row))])
-        base.require(np.asarray([parts.auroc(row) for row in rows]), "Trained networks", note=note)
-        return _evidence(rows, parts.auroc, f"{parts.checked_auroc(rows)} {note}".strip())
-
-    return measure
-
-
-def _evidence(rows: Results, number: Callable[[Row], float], note: str) -> Evidence:
-    values = np.asarray([number(row) for row in rows])
-    finite = values[np.isfinite(values)]
-    if len(finite) < len(values):
-        note = f"{note} {len(values) - len(finite)} gave no number.".strip()
-    return Evidence.of_values(base.require(finite, "Trained networks", note=note), note)
