@@ -267,11 +267,17 @@ def test_a_symmetry_changes_items_and_nothing_that_a_rule_says_of_them(family):
     before = family.satisfied(items)
     changes = family.symmetries(np.random.default_rng(0))
     assert len(changes) >= 3
-    for name, change in changes.items():
-        after = change(items)
+    for name, (kept, lost) in changes.items():
+        after = kept(items)
         assert after.shape == items.shape and after.dtype == items.dtype
         assert not np.array_equal(after, items), name
         np.testing.assert_array_equal(family.satisfied(after), before, err_msg=name)
         np.testing.assert_allclose(np.sort(after.sum(axis=-1)), np.sort(items.sum(axis=-1)), 1e-5)
+        drawn_anew = lost(items)
+        assert drawn_anew.shape == items.shape and not np.array_equal(drawn_anew, items)
+        if name.startswith("exchanged"):  # which fields are touched is plain to see there
+            alone = (after == items).all(axis=(0, 1))
+            np.testing.assert_array_equal(drawn_anew[..., alone], items[..., alone], err_msg=name)
         if family.categorical:
-            assert (after.reshape(-1, *family.item_shape).sum(axis=-1) == 1).all()
+            for one in (after, drawn_anew):
+                assert (one.reshape(-1, *family.item_shape).sum(axis=-1) == 1).all()

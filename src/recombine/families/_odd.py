@@ -22,6 +22,14 @@ Items = Float[np.ndarray, "*axes size"]
 Change = Callable[[Items], Items]
 
 
+class Symmetric(NamedTuple):
+    """A change of items after which both rules say the same of them as before, and what it is
+    compared with: the same parts of every item taken from others, or drawn anew."""
+
+    kept: Change
+    lost: Change
+
+
 class Wanted(NamedTuple):
     """Which rules the items of each problem are to obey, and which item is the odd one."""
 
@@ -118,7 +126,7 @@ class OddFamily(abc.ABC):
         """Which items obey a, and which b, read off the items themselves on the host."""
 
     @abc.abstractmethod
-    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Symmetric]:
         """Changes of items, by name, after which both rules say the same of them as before."""
 
     def problems(

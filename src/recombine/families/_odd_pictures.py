@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._factors import whole
-from recombine.families._odd import Change, OddFamily, Tables
+from recombine.families._odd import Change, OddFamily, Symmetric, Tables
 
 LEAST_SIDE = 32  # below, two discs that touch look like two that do not
 INK = 0.25  # how much of a pixel must be covered to count as drawn
@@ -166,8 +166,8 @@ class PicturesOdd(OddFamily):
         )  # fmt: skip
         return ink
 
-    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
-        """Mirrored, turned about the diagonal, and with its three colours exchanged in turn."""
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Symmetric]:
+        """Mirrored, or turned about the diagonal: of a whole picture nothing stays where it was."""
 
         def seen(turn: Callable[[np.ndarray], np.ndarray]) -> Change:
             def change(items: np.ndarray) -> np.ndarray:
@@ -176,11 +176,11 @@ class PicturesOdd(OddFamily):
 
             return change
 
+        another = seen(lambda p: np.roll(p, 1, axis=0))
         return {
-            "left-right": seen(lambda p: p[:, :, ::-1]),
-            "up-down": seen(lambda p: p[:, ::-1]),
-            "diagonal": seen(lambda p: p.swapaxes(1, 2)),
-            "colours": seen(lambda p: np.roll(p, 1, axis=-1)),
+            "left-right": Symmetric(seen(lambda p: p[:, :, ::-1]), another),
+            "up-down": Symmetric(seen(lambda p: p[:, ::-1]), another),
+            "diagonal": Symmetric(seen(lambda p: p.swapaxes(1, 2)), another),
         }
 
     def satisfied(

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from recombine.errors import unknown
-from recombine.families._odd import Change, OddFamily, Tables
+from recombine.families._odd import OddFamily, Symmetric, Tables
 
 RULES = {"subject-verb": ("subject", "verb"), "anaphora": ("antecedent", "pronoun")}
 NUMBERS = ("singular", "plural")
@@ -154,15 +154,25 @@ class SentencesOdd(OddFamily):
         rows = self.tokens(items)
         return [" ".join(WORDS[t] for t in row if WORDS[t] != EMPTY) for row in rows]
 
-    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Symmetric]:
         """Words exchanged for others of their kind and number, throughout."""
 
-        def renamed(*lists: tuple[str, ...], paired: bool) -> Change:
+        def renamed(*lists: tuple[str, ...], paired: bool) -> Symmetric:
             place = np.arange(len(WORDS))  # of the word that comes where each stood
             for words in lists:
                 old = numbers(words).reshape(-1, 2 if paired else 1)
                 place[old] = rng.permutation(old)
-            return lambda items: self._renamed(items, place)
+
+            def drawn_anew(items: np.ndarray) -> np.ndarray:
+                tokens = self.tokens(items)
+                for words in lists:
+                    mine = np.isin(tokens, numbers(words))
+                    tokens[mine] = rng.choice(numbers(words), mine.sum())
+                return self._one_hot(tokens, items)
+
+            return Symmetric(
+                lambda items: self._one_hot(place[self.tokens(items)], items), drawn_anew
+            )
 
         return {
             "other nouns": renamed(NOUNS, paired=True),
@@ -170,8 +180,8 @@ class SentencesOdd(OddFamily):
             "other words": renamed(DID, PLACES, ADVERBS[1:], paired=False),
         }
 
-    def _renamed(self, items: np.ndarray, place: np.ndarray) -> np.ndarray:
-        return np.eye(len(WORDS), dtype=items.dtype)[place[self.tokens(items)]].reshape(items.shape)
+    def _one_hot(self, tokens: np.ndarray, like: np.ndarray) -> np.ndarray:
+        return np.eye(len(WORDS), dtype=like.dtype)[tokens].reshape(like.shape)
 
     def satisfied(
         self, items: Float[np.ndarray, "*problem item size"]

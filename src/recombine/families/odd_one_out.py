@@ -21,6 +21,7 @@ from recombine.families._odd import TEST_A as TEST_A
 from recombine.families._odd import TEST_B as TEST_B
 from recombine.families._odd import Change as Change
 from recombine.families._odd import OddFamily as OddFamily
+from recombine.families._odd import Symmetric as Symmetric
 from recombine.families._odd import Tables as Tables
 from recombine.families._odd_pictures import PicturesOdd as PicturesOdd
 from recombine.families._odd_sentences import SentencesOdd as SentencesOdd
@@ -90,23 +91,36 @@ class FieldsOdd(OddFamily):
             drawn = drawn.at[..., place + 1].set(second)
         return jax.nn.one_hot(drawn, self.values).reshape(*a.shape, -1)
 
-    def symmetries(self, rng: np.random.Generator) -> dict[str, Change]:
+    def symmetries(self, rng: np.random.Generator) -> dict[str, Symmetric]:
         """The two fields of a pair exchanged; all values renamed alike."""
 
         def taken(fields: np.ndarray, values: np.ndarray) -> Change:
+            return lambda items: self._rows(items)[..., fields[:, None], values].reshape(
+                items.shape
+            )
+
+        def elsewhere(fields: list[int]) -> Change:
+            """These fields of other items."""
+
             def change(items: np.ndarray) -> np.ndarray:
-                rows = items.reshape(*items.shape[:-1], *self.item_shape)
-                return rows[..., fields[:, None], values].reshape(items.shape)
+                rows = self._rows(items).copy()
+                rows[..., fields, :] = np.roll(rows[..., fields, :], 1, axis=0)
+                return rows.reshape(items.shape)
 
             return change
 
         fields, values = np.arange(self.fields), np.arange(self.values)
         found = {}
         for rule, pair in zip(self.rules, self.pairs, strict=True):
-            order = fields.copy()
-            order[[2 * pair, 2 * pair + 1]] = 2 * pair + 1, 2 * pair
-            found[f"exchanged: {rule.removesuffix(' are equal')}"] = taken(order, values)
-        return {**found, "values renamed": taken(fields, rng.permutation(self.values))}
+            both, order = [2 * pair, 2 * pair + 1], fields.copy()
+            order[both] = order[both[::-1]]
+            name = f"exchanged: {rule.removesuffix(' are equal')}"
+            found[name] = Symmetric(taken(order, values), elsewhere(both))
+        renamed = taken(fields, rng.permutation(self.values))
+        return {**found, "values renamed": Symmetric(renamed, elsewhere(fields.tolist()))}
+
+    def _rows(self, items: np.ndarray) -> np.ndarray:
+        return items.reshape(*items.shape[:-1], *self.item_shape)
 
     def satisfied(
         self, items: Float[np.ndarray, "*problem item size"]

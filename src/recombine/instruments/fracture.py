@@ -244,6 +244,8 @@ def squared_correlation(
 
 def weighted_entropy(importance: Float[np.ndarray, "row column"]) -> float:
     """The mean normalised entropy of the rows, each counted by what it tells in all."""
+    if importance.shape[1] < 2:
+        return 0.0  # where there is one there is nothing to spread over
     total = importance.sum(axis=1)
     share = importance / np.maximum(total, 1e-12)[:, None]
     entropy = -np.sum(np.where(share > 0, share * np.log(np.maximum(share, 1e-12)), 0.0), axis=1)

@@ -30,11 +30,18 @@ if TYPE_CHECKING:
 ALIVE = 1e-6  # a unit whose deviation is below never answers
 
 
+class Pair(NamedTuple):
+    """Of items, or of a layer: after a symmetry, and with what it touches drawn anew."""
+
+    kept: Float[np.ndarray, "item size"]
+    lost: Float[np.ndarray, "item size"]
+
+
 class Shown(NamedTuple):
     """Items, the same items after every symmetry, and which of the rules each obeys."""
 
     items: Float[np.ndarray, "item size"]
-    changed: dict[str, Float[np.ndarray, "item size"]]
+    changed: dict[str, Pair]
     rules: Bool[np.ndarray, "item rule"]
 
 
@@ -42,7 +49,7 @@ class Units(NamedTuple):
     """A layer on items, and on the changed ones."""
 
     plain: Float[np.ndarray, "item unit"]
-    changed: dict[str, Float[np.ndarray, "item unit"]]
+    changed: dict[str, Pair]
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,14 @@ class Symmetry(Instrument):
     """Concordance of units under the symmetries of a family, disentanglement, and selectivity.
 
     `concordance`: the absolute correlation of a unit's answers to items with those to the same
-    items after a symmetry, |corr(h, h∘g)|, mean over units, layers and symmetries; 1 minus it is
-    fracture. A symmetry leaves a part of most items as it is, so a network that was never trained
-    has some for free. `disentanglement` and `completeness`: whether a unit tells of one rule only,
-    and a rule is told by few units (1 minus normalised entropies of squared correlations).
-    `selectivity`: single weights are moved until embeddings change by a set amount; the share of
-    that change, over items, that one rule explains; `dropped` are weights that cannot do so.
+    items after a symmetry, c = |corr(h, h∘g)|, beyond what it is if the parts that the symmetry
+    touches are drawn anew (c₀: a unit that looks elsewhere answers alike whatever happens there):
+    Σ(c - c₀) / Σ(1 - c₀) over units, mean over layers and symmetries. 1 is whole, 0 fractured.
+    `agreement` is the plain mean of c. `disentanglement` and `completeness`: whether a unit tells
+    of one rule only, and a rule is told by few units (1 minus normalised entropies of squared
+    correlations). `selectivity`: single weights are moved until embeddings change by a set amount;
+    the share of that change, over items, that one rule explains; `dropped` are weights that cannot
+    do so.
 
     Controls: the untrained twin; other items in place of the changed ones, and rules dealt out anew
     (shuffled); and a layer with one unit a rule (planted).
@@ -84,7 +93,8 @@ class Symmetry(Instrument):
         rng = np.random.default_rng(host_seed(network.evaluation_seed, self.name))
         items, rules = network.draw_items(self.name, self.items)
         changes = network.family.symmetries(rng)
-        shown = Shown(items, {name: change(items) for name, change in changes.items()}, rules)
+        changed = {n: Pair(one.kept(items), one.lost(items)) for n, one in changes.items()}
+        shown = Shown(items, changed, rules)
         dealt = rng.permutation(len(items))
         which = self.chosen(network, rng)
         layers, moved = layers_of(network, shown), self.moved(network, items, which)
@@ -92,13 +102,17 @@ class Symmetry(Instrument):
         control = measured(layers_of(twin, shown), rules)
         control |= selectivity(self.moved(twin, items, which), rules[: self.swept_items])
         elsewhere = {
-            name: Units(units.plain, {g: h[dealt] for g, h in units.changed.items()})
+            name: Units(
+                units.plain, {g: Pair(h.kept[dealt], h.lost) for g, h in units.changed.items()}
+            )
             for name, units in layers.items()
         }
         shuffled = measured(elsewhere, rules[dealt])
-        shuffled |= selectivity(moved, rules[dealt][: self.swept_items])
+        by_chance = selectivity(moved, rules[dealt][: self.swept_items])
+        shuffled |= {name: value for name, value in by_chance.items() if name != "dropped"}
         one_each = rules.astype(float)
-        planted = measured({"planted": Units(one_each, dict.fromkeys(changes, one_each))}, rules)
+        pair = Pair(one_each, one_each[dealt])
+        planted = measured({"planted": Units(one_each, dict.fromkeys(changes, pair))}, rules)
         return Reading(
             values,
             {"untrained": control, "shuffled": shuffled, "planted": planted},
@@ -167,16 +181,14 @@ def layers_of(network: OddSubject, shown: Shown) -> dict[str, Units]:
         return {name: np.asarray(rows[:, 0], np.float64) for name, rows in found.items()}
 
     plain = look(shown.items)
-    changed = {name: look(items) for name, items in shown.changed.items()}
+    changed = {name: (look(one.kept), look(one.lost)) for name, one in shown.changed.items()}
     found = {}
     for name, units in plain.items():
-        alive = units.std(axis=0) > ALIVE
-        for one in changed.values():
-            alive &= one[name].std(axis=0) > ALIVE
+        every = [units, *(one[name] for pair in changed.values() for one in pair)]
+        alive = np.min([one.std(axis=0) for one in every], axis=0) > ALIVE
         if name != "output" and alive.any():
-            found[name] = Units(
-                units[:, alive], {g: one[name][:, alive] for g, one in changed.items()}
-            )
+            pairs = {g: Pair(*(one[name][:, alive] for one in pair)) for g, pair in changed.items()}
+            found[name] = Units(units[:, alive], pairs)
     if not found:
         raise NotApplicable("every hidden unit is constant on the items shown")
     return found
@@ -185,20 +197,24 @@ def layers_of(network: OddSubject, shown: Shown) -> dict[str, Units]:
 def measured(layers: Mapping[str, Units], rules: Bool[np.ndarray, "item rule"]) -> dict[str, float]:
     """Means over layers."""
     importance = [squared_correlation(units.plain, rules) for units in layers.values()]
+    _, _, whole, plain = zip(*concordances(layers), strict=True)
     return {
-        "concordance": float(np.mean([value for _, _, value in concordances(layers)])),
+        "concordance": float(np.mean(whole)),
+        "agreement": float(np.mean(plain)),
         "disentanglement": float(np.mean([1 - weighted_entropy(one) for one in importance])),
         "completeness": float(np.mean([1 - weighted_entropy(one.T) for one in importance])),
     }
 
 
-def concordances(layers: Mapping[str, Units]) -> list[tuple[str, str, float]]:
-    """(layer, symmetry, mean over units of |corr(h, h∘g)|)."""
-    return [
-        (name, symmetry, float(np.mean(np.abs(correlation(units.plain, changed)))))
-        for name, units in layers.items()
-        for symmetry, changed in units.changed.items()
-    ]
+def concordances(layers: Mapping[str, Units]) -> list[tuple[str, str, float, float]]:
+    """(layer, symmetry, concordance, agreement)."""
+    found = []
+    for name, units in layers.items():
+        for symmetry, pair in units.changed.items():
+            kept, lost = (np.abs(correlation(units.plain, one)) for one in pair)
+            whole = np.sum(kept - lost) / max(float(np.sum(1 - lost)), 1e-12)
+            found.append((name, symmetry, float(whole), float(np.mean(kept))))
+    return found
 
 
 def correlation(
@@ -215,5 +231,6 @@ def correlation(
 
 
 def by_layer(layers: Mapping[str, Units]) -> dict[str, list[Any]]:
-    names, symmetries, values = zip(*concordances(layers), strict=True)
-    return {"layer": list(names), "symmetry": list(symmetries), "concordance": list(values)}
+    columns = zip(*concordances(layers), strict=True)
+    names = ("layer", "symmetry", "concordance", "agreement")
+    return dict(zip(names, map(list, columns), strict=True))

@@ -79,7 +79,7 @@ class SymmetryStudy(Study):
         "After Kumar, Clune, Lehman and Stanley, The Fractured Entangled Representation "
         "Hypothesis, 2025; the tasks are those of Lepori, Serre and Pavlick 2023"
     )
-    cost = "quick: 2 min on two CPU cores (estimated); standard: 3 min on one H200 (estimated)"
+    cost = "quick: 1 min on two CPU cores; standard: 3 min on one H200 (estimated)"
     not_shown = (
         "Large networks, and tasks of more than two rules.",
         "What causes what: networks differ in their first weights, their examples and their weight "
