@@ -7,7 +7,8 @@ next while one waits for its readings. Readers, processes too, take readings of 
 meanwhile, as the Python of an instrument would hold training up. Every minute the curves and
 readings of each study are written to `--to` as STUDY-PRESET.zip, for `recombine import`. What lies
 there already, or in results/, is imported first: only what is missing is done. Stores are in
-`--runs`, one a study; a line goes to the standard output whenever something ends.
+`--runs`, one a study; a line goes to the standard output whenever something ends. Hours of an
+accelerator are in these bundles: commit them before anything is made of them.
 """
 
 from __future__ import annotations

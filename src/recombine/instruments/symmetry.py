@@ -103,7 +103,8 @@ class Symmetry(Instrument):
         control |= selectivity(self.moved(twin, items, which), rules[: self.swept_items])
         elsewhere = {
             name: Units(
-                units.plain, {g: Pair(h.kept[dealt], h.lost) for g, h in units.changed.items()}
+                units.plain,
+                {g: Pair(*(one[dealt] for one in pair)) for g, pair in units.changed.items()},
             )
             for name, units in layers.items()
         }
