@@ -74,6 +74,7 @@ ELSEWHERE = {
     "binding": "test_binding_instrument.py",
     "segregation": "test_binding_instrument.py",
     "subnetworks": "test_subnetworks_instrument.py",
+    "symmetry": "test_symmetry.py",
     "exact-match": "test_exact_match.py",
     "subgraphs": "test_subgraphs.py",
     "probability": "test_probability.py",
