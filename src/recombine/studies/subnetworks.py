@@ -29,12 +29,12 @@ from recombine.learners.planted import PlantedOdd
 from recombine.learners.pretraining import Pretraining
 from recombine.learners.rotated import RotatedOdd
 from recombine.learners.supervised import Supervised
-from recombine.models.items import ItemConv, ItemMLP, ItemModel, ItemTransformer
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _subnetworks as parts
 from recombine.studies import _subnetworks_report as report
+from recombine.studies._item_models import model_for
 from recombine.studies._subnetworks import MODULES, PLANTED
 
 FAMILIES: dict[str, OddFamily] = {
@@ -251,18 +251,10 @@ def most_below(rules: list[float]) -> float:
     return float(np.mean(np.asarray(rules) < -0.05))
 
 
-def model_of(grid: Grid, task: str) -> ItemModel:
-    family = FAMILIES[task]
-    if isinstance(family, PicturesOdd):
-        return ItemConv(width=grid.picture_width, hidden=4 * grid.picture_width)
-    if isinstance(family, SentencesOdd):
-        return ItemTransformer(grid.depth, grid.word_width, max(1, grid.word_width // 32))
-    return ItemMLP(grid.field_width)
-
-
 def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
     """The network whose parts are looked for."""
-    family, model = FAMILIES[task], model_of(grid, task)
+    family = FAMILIES[task]
+    model = model_for(family, grid)
     # Networks of different tasks share nothing, not even first weights: each is a unit.
     seeds = Seeds.all(seed + APART * list(FAMILIES).index(task))
     if condition in (PLANTED, "mixed"):

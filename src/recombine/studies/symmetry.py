@@ -23,12 +23,12 @@ from recombine.instruments.symmetry import Symmetry
 from recombine.lab.statistics import within_group_correlation
 from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
 from recombine.learners.odd_one_out import OddOneOut
-from recombine.models.items import ItemConv, ItemMLP, ItemModel, ItemTransformer
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _symmetry_report as report
 from recombine.studies._fracture_siblings import log_steps
+from recombine.studies._item_models import model_for
 
 # The rules a network learns first, and those after one of them is exchanged for another.
 RULES: dict[str, tuple[OddFamily, OddFamily]] = {
@@ -155,17 +155,10 @@ def check(grid: Grid) -> None:
             raise InvalidRequest(f"{name}={getattr(grid, name)}: expected at least 1")
 
 
-def model_of(grid: Grid, task: str) -> ItemModel:
-    if task == "pictures":
-        return ItemConv(width=grid.picture_width, hidden=4 * grid.picture_width)
-    if task == "sentences":
-        return ItemTransformer(grid.depth, grid.word_width, max(1, grid.word_width // 32))
-    return ItemMLP(grid.field_width)
-
-
 def first_rules(grid: Grid, task: str, decay: float, seed: int) -> OddOneOut:
+    family = RULES[task][0]
     return OddOneOut(
-        RULES[task][0], model_of(grid, task), Seeds.all(seed), grid.steps, grid.batch, grid.rate,
+        family, model_for(family, grid), Seeds.all(seed), grid.steps, grid.batch, grid.rate,
         evaluation_every=max(10, grid.steps // 4), decay=decay,
     )  # fmt: skip
 
