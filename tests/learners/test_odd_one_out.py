@@ -117,7 +117,7 @@ def test_a_network_that_knows_the_rules_scores_1_on_every_part_and_one_that_lack
         return embed
 
     for part in (0, 1):
-        drawn = program.draw_test({}, jnp.int32(part), jax.random.key(part))
+        drawn = program.draw_test(TINY.part_arrays(), jnp.int32(part), jax.random.key(part))
         assert float(program.part_score({}, rules(True), drawn)) == 1
         without = float(program.part_score({}, rules(False), drawn))
         assert without == 1 if part else without < 0.6
@@ -126,9 +126,9 @@ def test_a_network_that_knows_the_rules_scores_1_on_every_part_and_one_that_lack
 def test_parts_are_drawn_from_their_own_sets_by_a_traced_number():
     program = TINY.program()
     assert isinstance(program, Parts) and (program.parts, program.chance) == (2, 0.25)
-    keys = jax.random.split(jax.random.key(0))
+    keys, arrays = jax.random.split(jax.random.key(0)), TINY.part_arrays()
     for draw, first in ((program.draw_part, SUB_A), (program.draw_test, TEST_A)):
-        items, odd = jax.vmap(lambda p, k, draw=draw: draw({}, p, k))(jnp.arange(2), keys)
+        items, odd = jax.vmap(lambda p, k, draw=draw: draw(arrays, p, k))(jnp.arange(2), keys)
         for part in (0, 1):
             alone = FIELDS.problems(first + part, keys[part], program.batch)
             np.testing.assert_array_equal(items[part], alone[0])
@@ -171,7 +171,7 @@ def test_masks_over_the_stored_body_change_what_it_can_do(base):
     learner, states, _ = base
     program = learner.program()
     body = program.body(learner.weights(states[0]))
-    drawn = program.draw_test({}, jnp.int32(0), jax.random.key(5))
+    drawn = program.draw_test(learner.part_arrays(), jnp.int32(0), jax.random.key(5))
     keep = {p: jnp.ones(layer.weight.shape) for p, layer in named_layers(body).items()}
 
     @jax.jit
@@ -270,7 +270,10 @@ def test_without_one_half_its_rule_is_lost_and_the_other_kept(halves):
         lost = jnp.ones((16 * 2, 16)).at[16 * part : 16 * (part + 1)].set(0)
         # The bias of the lost half stays: it says the same of every item.
         cut = wrap(body, {"output": Mask(lost)})
-        draws = [program.draw_test({}, jnp.int32(p), jax.random.key(p)) for p in (part, 1 - part)]
+        draws = [
+            program.draw_test(learner.part_arrays(), jnp.int32(p), jax.random.key(p))
+            for p in (part, 1 - part)
+        ]
         own, other = (float(program.part_score({}, cut, drawn)) for drawn in draws)
         assert own < 0.6 and other > 0.9
 
