@@ -24,7 +24,7 @@ from recombine.report.document import Report
 from recombine.report.html import render
 from recombine.report.study import write_report
 from recombine.seeds import Seeds
-from recombine.studies import PRESETS, _fracture, _fracture_siblings
+from recombine.studies import PRESETS, _base, _fracture
 from recombine.studies.fracture import FractureStudy, Grid
 
 STUDY = FractureStudy()
@@ -455,9 +455,9 @@ def test_siblings_that_hardly_differ_from_the_picture_are_left_out(cells):
 def test_steps_are_read_off_between_looks(values, falling, expected):
     curve = {"evaluation_steps": [0, 10, 20], "evaluations": {"error": values}}
     one = Row({}, "", {"diverged_at": None, **curve}, {})
-    found = _fracture_siblings.steps_to(one, "error", 0.1, falling=falling)
+    found = _base.steps_to(one, "error", 0.1, falling=falling)
     assert found == pytest.approx(expected, nan_ok=True)
-    steps, reached = _fracture_siblings.log_steps(one, "error", 0.1, falling=falling)
+    steps, reached = _base.log_steps(one, "error", 0.1, falling=falling)
     assert reached == np.isfinite(expected)
     assert steps == pytest.approx(np.log2(max(10, expected if reached else 20)))
 

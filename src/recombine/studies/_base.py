@@ -36,6 +36,7 @@ SIX_ENCODINGS = (
 # A cell whose seen score is below this has not learnt its training tasks: it is undertrained and
 # speaks neither for nor against generalization.
 SEEN_FLOOR = 0.9
+LEAST = 10.0  # steps between looks: what took fewer is not told apart
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,32 @@ def at_third(row: Row, metric: str) -> float:
 def unseen_at_matched(row: Row, at: float) -> float:
     """Unseen score when the learning curve first reached a seen score of `at`, or NaN."""
     return matched(row.curve("seen")[1], row.curve("unseen")[1], at)
+
+
+def steps_to(row: Row, name: str, bound: float, *, falling: bool) -> float:
+    """The step, read off between looks, at which a curve first reaches a bound; NaN for never."""
+    steps, values = row.curve(name)
+    good = values <= bound if falling else values >= bound
+    if not good.any():
+        return float("nan")
+    first = int(np.argmax(good))
+    if first == 0:
+        return float(steps[0])
+    low, high = values[first - 1], values[first]
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return float(steps[first])
+    if falling:  # errors fall by factors
+        low, high, bound = (float(np.log(max(x, 1e-12))) for x in (low, high, bound))
+    share = (bound - low) / (high - low) if high != low else 1.0
+    return float(steps[first - 1] + share * (steps[first] - steps[first - 1]))
+
+
+def log_steps(row: Row, name: str, bound: float, *, falling: bool) -> tuple[float, bool]:
+    """log2 of the steps, and whether the bound was reached; if not, all steps count."""
+    found = steps_to(row, name, bound, falling=falling)
+    reached = bool(np.isfinite(found)) and not row.diverged
+    steps = found if reached else float(row.curve(name)[0][-1])
+    return float(np.log2(max(steps, LEAST))), reached
 
 
 def require(values: np.ndarray, what: str, least: int = 2, note: str = "") -> np.ndarray:

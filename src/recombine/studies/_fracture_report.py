@@ -296,7 +296,7 @@ def _sibling_table(grid: Any, rows: Results, ways: Sequence[str]) -> Table:
     for sibling in grid.siblings:
         for way in ways:
             chosen = rows.where(sibling=sibling, way=way)
-            found = [later.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
+            found = [base.log_steps(r, "error", grid.matched, falling=True) for r in chosen]
             if not found:
                 continue
             middle = float(np.median([2**steps for steps, _ in found]))

@@ -13,34 +13,6 @@ from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 from recombine.studies._fracture import AWAKE, Measure, able, left_out, of_picture
 
-LEAST = 10.0  # steps between looks: what took fewer is not told apart
-
-
-def steps_to(row: Row, name: str, bound: float, *, falling: bool) -> float:
-    """The step, read off between looks, at which a curve first reaches a bound; NaN for never."""
-    steps, values = row.curve(name)
-    good = values <= bound if falling else values >= bound
-    if not good.any():
-        return float("nan")
-    first = int(np.argmax(good))
-    if first == 0:
-        return float(steps[0])
-    low, high = values[first - 1], values[first]
-    if not (np.isfinite(low) and np.isfinite(high)):
-        return float(steps[first])
-    if falling:  # errors fall by factors
-        low, high, bound = (float(np.log(max(x, 1e-12))) for x in (low, high, bound))
-    share = (bound - low) / (high - low) if high != low else 1.0
-    return float(steps[first - 1] + share * (steps[first] - steps[first - 1]))
-
-
-def log_steps(row: Row, name: str, bound: float, *, falling: bool) -> tuple[float, bool]:
-    """log2 of the steps, and whether the bound was reached; if not, all steps count."""
-    found = steps_to(row, name, bound, falling=falling)
-    reached = bool(np.isfinite(found)) and not row.diverged
-    steps = found if reached else float(row.curve(name)[0][-1])
-    return float(np.log2(max(steps, LEAST))), reached
-
 
 def at_once(row: Row, grid: Any) -> bool:
     """Whether the sibling hardly differs from the picture, so that nothing is to be learnt."""
@@ -65,7 +37,7 @@ def slower(grid: Any, *siblings: str, whole: str = AWAKE) -> Measure:
                 if at_once(row, grid) and at_once(other, grid):
                     continue
                 (steps, here), (others, there) = (
-                    log_steps(r, "error", grid.matched, falling=True) for r in (row, other)
+                    base.log_steps(r, "error", grid.matched, falling=True) for r in (row, other)
                 )
                 if here or there:
                     found.setdefault(same["picture"], []).append(steps - others)
@@ -103,7 +75,7 @@ def sibling_points(grid: Any, results: Results, ways: Sequence[str]) -> list[dic
         key = tuple(row.labels[k] for k in ("picture", "way", "twin"))
         if row.labels["way"] not in ways or key not in before or at_once(row, grid):
             continue
-        steps, reached = log_steps(row, "error", grid.matched, falling=True)
+        steps, reached = base.log_steps(row, "error", grid.matched, falling=True)
         found.append({
             "picture": key[0], "sibling": row.labels["sibling"], "way": key[1], "steps": steps,
             "reached": reached, "concordance": of_picture(before[key], "heard"),

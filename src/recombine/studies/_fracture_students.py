@@ -10,7 +10,6 @@ from recombine.lab.statistics import within_group_correlation
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 from recombine.studies._fracture import Measure
-from recombine.studies._fracture_siblings import log_steps
 
 
 def module_steps(
@@ -18,7 +17,7 @@ def module_steps(
 ) -> float:  # fmt: skip
     """log2 steps to a new module, mean over the modules that were exchanged."""
     rows = results.where(part="module", seed=seed, held_out=share, student=student)
-    found = [log_steps(r, "seen", grid.learnt, falling=False)[0] for r in rows]
+    found = [base.log_steps(r, "seen", grid.learnt, falling=False)[0] for r in rows]
     return float(np.mean(found)) if found else float("nan")
 
 

@@ -27,7 +27,6 @@ from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _symmetry_report as report
-from recombine.studies._fracture_siblings import log_steps
 from recombine.studies._item_models import model_for
 
 # The rules a network learns first, and those after one of them is exchanged for another.
@@ -194,7 +193,7 @@ def steps_of(grid: Any, results: Results, row: Row, part: str = "new") -> tuple[
     found = results.where(part=part, **{k: row.labels[k] for k in ("task", "decay", "seed")})
     if not found:
         return float("nan"), False
-    return log_steps(found[0], "seen", grid.learnt, falling=False)
+    return base.log_steps(found[0], "seen", grid.learnt, falling=False)
 
 
 def known_helps(grid: Grid, task: str) -> Callable[[Results], Evidence]:
