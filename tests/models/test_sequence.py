@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from recombine.errors import InvalidRequest
 from recombine.lab.identity import canonical, revive
 from recombine.models import SequenceModel, SequenceNetwork, count_parameters
-from recombine.models.attention import BUCKETS, FAR, NEAR, Gated, RMSNorm, bucket
+from recombine.models.attention import (
+    BUCKETS,
+    FAR,
+    NEAR,
+    Gated,
+    RMSNorm,
+    bucket,
+    for_each_row,
+)
 from recombine.models.layers import FULL
 from recombine.models.sequence import POSITIONS, SHAPES, Rows, places_in
 from recombine.tokens import ANSWER, PAD
@@ -378,6 +386,22 @@ def test_a_bucket_is_the_same_on_both_sides_but_for_the_side_and_grows_with_dist
 
 
 placed = jax.jit(places_in)
+
+
+@pytest.mark.parametrize("rows", [(), (3,), (2, 3)])
+def test_what_rows_share_has_the_gradient_of_a_broadcast(rows):
+    shared, weights = (
+        jnp.asarray(np.random.default_rng(n).normal(size=(*lead, 2, 4, 4)), FULL)
+        for n, lead in enumerate([(5,), (5, *rows)])
+    )
+
+    def gradient(spread):
+        total = lambda s, w: jnp.sum(jnp.sin(spread(s, w.shape)) * w)  # noqa: E731
+        return jax.vmap(jax.grad(total))(shared, weights)  # members of a population
+
+    np.testing.assert_allclose(
+        gradient(for_each_row), gradient(jnp.broadcast_to), rtol=1e-5, atol=1e-6
+    )
 
 
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5), padding=st.integers(0, 4))

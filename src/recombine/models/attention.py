@@ -70,6 +70,28 @@ def bucket(apart: Int[Array, "*pair"]) -> Int[Array, "*pair"]:
     return jnp.minimum(place, half - 1) + half * ahead.astype(jnp.int32)
 
 
+def for_each_row(shared: Array, shape: tuple[int, ...]) -> Array:
+    """What rows share, broadcast; its gradient sums over the rows.
+
+    On a CPU that sum strides through memory by a power of two, which its caches cannot hold: a
+    product with ones takes a fiftieth of the time, which takes a seventh off a training step.
+    """
+    rows = math.prod(shape[: len(shape) - shared.ndim])
+    if jax.default_backend() != "cpu":
+        return jnp.broadcast_to(shared, shape)
+
+    @jax.custom_vjp
+    def spread(shared: Array) -> Array:
+        return jnp.broadcast_to(shared, shape)
+
+    def back(_: None, change: Array) -> tuple[Array]:
+        total = jnp.dot(jnp.ones(rows), change.reshape(rows, -1), precision="highest")
+        return (total.reshape(shared.shape),)
+
+    spread.defvjp(lambda shared: (spread(shared), None), back)
+    return jnp.asarray(spread(shared))
+
+
 class Attention(eqx.Module):
     """Heads that mix what the allowed tokens hold."""
 
@@ -113,7 +135,7 @@ class Attention(eqx.Module):
             # A product with indicators: the gradient of a gather would be a slow scatter.
             nearness = self.nearness if view.counts is None else self.nearness * view.counts
             shared = jax.nn.one_hot(bucket(view.apart), BUCKETS) @ nearness
-            scores = scores + jnp.moveaxis(shared, -1, -3)
+            scores = scores + for_each_row(jnp.moveaxis(shared, -1, -3), scores.shape)
         allowed = view.allowed[..., None, :, :]
         weights = jax.nn.softmax(jnp.where(allowed, scores, -1e30))
         # Where nothing may be looked at (an empty source), nothing is added.
