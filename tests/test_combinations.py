@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import recombine.combinations
 from recombine.combinations import (
     NO_RANK,
     Slots,
@@ -262,10 +260,6 @@ def test_the_largest_space_that_fits_uint32_is_accepted() -> None:
     space = Subsets(32, 32)
     assert space.size == 2**32 - 1
     assert space.describe(space.size - 1) == tuple(range(32))
-
-
-def test_the_examples_in_the_documentation_hold() -> None:
-    assert doctest.testmod(recombine.combinations).failed == 0
 
 
 def test_importing_combinations_and_supports_imports_no_jax() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import colorsys
-import doctest
 import itertools
 import math
 
@@ -22,14 +21,11 @@ from recombine.cppn import (
     Link,
     Node,
     Renderer,
-    architecture,
     coordinates,
     evaluate,
     fits,
     functions,
-    graph,
     hsv_to_rgb,
-    layered,
     layerise,
     picture,
 )
@@ -86,11 +82,6 @@ def by_hand(shape: Architecture, matrices: list[np.ndarray], size: int) -> np.nd
 def drawn(model: LayeredCPPN, size: int) -> np.ndarray:
     inputs = jnp.asarray(coordinates(size), jnp.float32)
     return np.asarray(model(inputs)).reshape(size, size, 3)
-
-
-@pytest.mark.parametrize("module", [architecture, functions, graph, layered])
-def test_the_examples_are_right(module):
-    assert doctest.testmod(module).failed == 0
 
 
 @given(hsv=st.tuples(*[st.floats(0, 1)] * 3))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 import io
 import json
 import pickle
@@ -37,10 +36,6 @@ def zipped(**files: bytes) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return held.getvalue()
-
-
-def test_the_examples_are_right():
-    assert doctest.testmod(recombine.cppn.genome).failed == 0
 
 
 def test_plain_and_zipped_xml_give_the_same_genome(tmp_path):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import doctest
 import itertools
 import json
 
@@ -19,17 +18,14 @@ from recombine.cppn import (
     approach,
     chosen,
     descriptor,
-    evolution,
     evolve,
     fits,
     looks,
     minimal_genome,
     mutated,
-    mutation,
     picture,
     quality,
     unselected,
-    walks,
 )
 from recombine.cppn.graph import wiring
 from recombine.errors import InvalidRequest
@@ -61,11 +57,6 @@ def has_cycle(genome: Genome) -> bool:
 @pytest.fixture(scope="module")
 def archive() -> Archive:
     return evolve(3, 1200, size=16)
-
-
-@pytest.mark.parametrize("module", [evolution, looks, mutation, walks])
-def test_the_examples_are_right(module):
-    assert doctest.testmod(module).failed == 0
 
 
 # --- looks -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from dataclasses import replace
 
@@ -13,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-import recombine.lab.growth
-import recombine.lab.tobit
 from recombine.combinations import subset_count
 from recombine.errors import InvalidRequest
 from recombine.lab.growth import (
@@ -51,11 +48,6 @@ def cut_off(points: list[Point], limit: float) -> list[Point]:
     return [
         replace(p, log2_size=limit, censored="above") if p.log2_size > limit else p for p in points
     ]
-
-
-def test_the_examples_in_the_docstrings_are_true():
-    assert doctest.testmod(recombine.lab.growth).failed == 0
-    assert doctest.testmod(recombine.lab.tobit).failed == 0
 
 
 # One law

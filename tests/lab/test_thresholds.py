@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import math
 
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-import recombine.lab.thresholds
 from recombine.errors import InvalidRequest
 from recombine.lab.thresholds import first_sizes, next_sizes, savings, threshold
 
@@ -22,10 +20,6 @@ def logistic(sizes, *, reach: float, slope: float, top: float = 1.0) -> np.ndarr
     """Scores of a curve that crosses the target exactly at `reach`, written as a power of N."""
     odds = (top / TARGET - 1) * (np.asarray(sizes, float) / reach) ** -slope
     return top / (1 + odds)
-
-
-def test_the_examples_in_the_docstrings_are_true():
-    assert doctest.testmod(recombine.lab.thresholds).failed == 0
 
 
 # Where to begin

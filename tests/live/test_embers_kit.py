@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import doctest
 import itertools
 import json
 import os
@@ -29,7 +28,6 @@ from recombine.live import (
     ChatEndpoint,
     Question,
     Scripted,
-    embers_pairs,
     estimate,
     kit_named,
     run_kit,
@@ -344,11 +342,6 @@ def test_the_published_set_is_asked_whole_in_two_ciphers(monkeypatch, tmp_path):
     found = summary_of(tmp_path / "run")
     assert found["questions"] == 140
     assert found["by name"]["frequent"]["verdict"] == "supported"
-
-
-def test_the_example_of_the_interval_holds():
-    result = doctest.testmod(embers_pairs)
-    assert result.attempted > 0 and result.failed == 0
 
 
 # Money and faults

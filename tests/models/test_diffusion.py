@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import functools
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import recombine.models.diffusion
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families import Hyperteacher
 from recombine.lab.identity import canonical, revive
@@ -176,7 +174,6 @@ def test_the_answers_are_those_of_a_slow_network(network, seed):
 
 
 def test_the_named_sizes_have_half_a_million_two_and_seven_million_numbers():
-    assert doctest.testmod(recombine.models.diffusion).failed == 0
     sizes = {"code": 16, "inputs": 3073, "outputs": 3072}
     for spec in SIZES.values():
         drawn = jax.eval_shape(lambda spec=spec: spec.draw(jax.random.key(0), **sizes))

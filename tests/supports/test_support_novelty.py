@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from recombine.combinations import Slots, Subsets
 from recombine.errors import InvalidRequest
-from recombine.supports import LEVELS, Support, SupportRule, _novelty, novelty
+from recombine.supports import LEVELS, Support, SupportRule, novelty
 
 
 def brute_force(support: Support, rank: int) -> tuple[int, int, int, int, int, int]:
@@ -133,7 +132,3 @@ def test_the_triples_of_hundreds_of_modules_are_those_of_brute_force() -> None:
     left, middle, right = ({(v[i], v[j]) for v in seen} for i, j in ((0, 1), (0, 2), (1, 2)))
     for (a, b, c), pairs in zip(space.values(chosen), found.unseen_pairs, strict=True):
         assert pairs == ((a, b) not in left) + ((a, c) not in middle) + ((b, c) not in right)
-
-
-def test_the_examples_in_the_documentation_hold() -> None:
-    assert doctest.testmod(_novelty).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import hashlib
 import itertools
 import json
@@ -12,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import recombine.supports.rules
-import recombine.supports.support
 from recombine._lazy import load
 from recombine.combinations import Slots, Subsets
 from recombine.errors import InvalidRequest
@@ -393,8 +390,3 @@ def test_bad_seeds_and_bad_ranks_are_refused() -> None:
         Support(SPACE, np.asarray([696]))
     with pytest.raises(InvalidRequest, match="at least one rank"):
         Support(SPACE, np.asarray([], np.uint32))
-
-
-def test_the_examples_in_the_documentation_hold() -> None:
-    for module in (recombine.supports.rules, recombine.supports.support):
-        assert doctest.testmod(module).failed == 0

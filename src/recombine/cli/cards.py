@@ -23,6 +23,7 @@ from recombine.cli.tables import (
 )
 from recombine.cli.words import say, show, text_table
 from recombine.errors import InvalidRequest, RecombineError, unknown
+from recombine.lab.progress import duration
 
 if TYPE_CHECKING:
     from recombine.adapters.models import OwnModel
@@ -222,7 +223,7 @@ def estimate(
     rate = len(some) / max(time.monotonic() - begun, 1e-6)
     tell(
         f"{len(records):,} rows at about {rate:,.0f} rows a second: "
-        f"{_duration((len(records) + changed) / rate)} to answer, probes apart"
+        f"{duration((len(records) + changed) / rate)} to answer, probes apart"
     )
 
 
@@ -289,7 +290,3 @@ def _scorer(place: str) -> Callable[[Any, Any], Any]:
 
 def _share(interval: Any) -> str:
     return "" if interval is None else f"{interval.estimate:.2f}"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -23,7 +23,7 @@ class Knapsack(IntegerProblem):
 
     >>> from recombine.constraints.integer import optimum
     >>> optimum(Knapsack((6, 5, 4), (3, 2, 2), (1, 1, 1), capacity=4, room=3)).tolist()
-    [0.0, 1.0, 1.0]
+    [0, 1, 1]
     """
 
     maximise: ClassVar[bool] = True

@@ -23,7 +23,7 @@ class Portfolio(IntegerProblem):
 
     >>> from recombine.constraints.integer import optimum
     >>> optimum(Portfolio((3, 5), (4, 4), (1, 2), (2, 2), budget=4, turnover=2)).tolist()
-    [1.0, 3.0]
+    [1, 3]
     """
 
     maximise: ClassVar[bool] = True

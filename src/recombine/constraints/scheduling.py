@@ -25,7 +25,7 @@ class Scheduling(IntegerProblem):
 
     >>> from recombine.constraints.integer import optimum
     >>> optimum(Scheduling(3, 2, (2, 2), (1, 1), (3, 3), (1, 5))).tolist()
-    [2.0, 1.0]
+    [2, 1]
     """
 
     statement: ClassVar[str] = (

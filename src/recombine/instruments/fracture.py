@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from recombine.checks import at_least
 from recombine.cppn.sweeps import CLOSE, FACTOR, HALVINGS, RUNGS, matched_size
-from recombine.errors import InvalidRequest, NotApplicable
+from recombine.errors import NotApplicable
 from recombine.families._family import Regression
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.subject import Subject
@@ -69,12 +70,7 @@ class Fracture(Instrument):
     sweeps: int = 48
 
     def __post_init__(self) -> None:
-        for name, least in (("tasks", 2), ("inputs", 1), ("sweeps", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InvalidRequest(
-                    f"{name}={value!r}: expected a whole number of at least {least}"
-                )
+        at_least(self, tasks=2, inputs=1, sweeps=1)
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)
@@ -159,7 +155,8 @@ def selectivity(changes: Changes, latents: Float[np.ndarray, "task module"]) -> 
     """What one module explains of each change, rows in blocks of tasks; without those not reached.
 
     >>> latents = np.eye(3)
-    >>> selectivity([np.array([4.0, 0.0, 0.0]), None], latents)
+    >>> found = selectivity([np.array([4.0, 0.0, 0.0]), None], latents)
+    >>> {name: round(value, 6) for name, value in found.items()}
     {'dropped': 1.0, 'selectivity': 1.0}
     """
     shares = []

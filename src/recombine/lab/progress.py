@@ -117,9 +117,9 @@ def duration(seconds: float) -> str:
     >>> duration(95), duration(7300)
     ('1 min 35 s', '2 h 02 min')
     """
-    whole = round(seconds)
+    whole, minutes = round(seconds), round(seconds / 60)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
