@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from recombine._device_ranks import NO_RANK as NO_RANK
 from recombine._device_ranks import binomials, pad_offsets, unrank_on_device
 from recombine._device_ranks import rank_on_device as rank_on_device
+from recombine.checks import at_least, is_whole
 from recombine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -112,10 +113,7 @@ class Subsets(Space):
     active: int
 
     def __post_init__(self) -> None:
-        for name in ("modules", "active"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
+        at_least(self, modules=1, active=1)
         if self.active > self.modules:
             raise InvalidRequest(
                 f"active={self.active} of modules={self.modules}: a task cannot use more modules "
@@ -231,7 +229,7 @@ class Slots(Space):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))
-        good = all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in self.levels)
+        good = all(is_whole(n) and n >= 1 for n in self.levels)
         if not self.levels or not good:
             raise InvalidRequest(
                 f"levels={self.levels!r}: expected the number of values of each factor, "

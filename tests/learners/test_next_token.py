@@ -200,7 +200,7 @@ def test_a_corpus_that_does_not_fit_is_refused_with_what_to_type(given, wrong, s
     [
         ({"training_steps": 0}, "training_steps=0: expected a whole number of at least 1"),
         ({"batch": 2.5}, "batch=2.5: expected a whole number"),
-        ({"learning_rate": -1.0}, "learning_rate=-1.0: expected a number of at least 0"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0: expected a number from 0"),
         ({"weight_decay": float("nan")}, "weight_decay=nan"),
         ({"family": replace(TINY.family, deepest=1)}, "deepest=1 must exceed depth=3"),
     ],

@@ -245,8 +245,8 @@ def test_a_table_of_a_world_plays_what_it_has_met_like_the_expert():
     ("wrong", "sentence"),
     [
         ({"method": "guess"}, "expected 'nearest' or 'exact'"),
-        ({"entries": 0}, "entries must be a whole number of at least 1"),
-        ({"training_steps": 0}, "training_steps must be a whole number of at least 1"),
+        ({"entries": 0}, "entries=0: expected a whole number of at least 1"),
+        ({"training_steps": 0}, "training_steps=0: expected a whole number of at least 1"),
         ({"support": SupportRule(held_out=0.99)}, "held-out 0.99"),
     ],
 )

@@ -335,7 +335,7 @@ def test_the_default_spec_is_that_of_the_default_teacher():
         (replace(SMALL, weights="continuous"), {"encoding": IntervalShuffle()}, "into tenths"),
         (MLP(), {}, "no construction is known for MLP"),
         (SMALL, {"method": "depht"}, "did you mean 'depth'"),
-        (SMALL, {"segments": 1}, "segments must be a whole number of at least 2"),
+        (SMALL, {"segments": 1}, "segments=1: expected a whole number of at least 2"),
         (SMALL, {"segments": 8, "method": "depth"}, "method='depth' takes squarings"),
         (SMALL, {"segments": 8, "tolerance": 0.1}, "give one of"),
         (SMALL, {"tolerance": float("nan")}, "tolerance=nan"),

@@ -471,8 +471,8 @@ def test_few_combinations_of_a_kind_of_novelty_are_no_evidence():
         ({"width": "100"}, "width=100 is no multiple of head=32: use width=96"),
         ({"head": "0"}, "no multiple of head=0"),
         ({"length": "0.25,2"}, "length=2: expected parts of the training"),
-        ({"draws": "1"}, "draws=1: composition needs 2 or more"),
-        ({"fitted": "7"}, "fitted=7: foretelling needs 8 or more"),
+        ({"draws": "1"}, "draws=1: expected a whole number of at least 2"),
+        ({"fitted": "7"}, "fitted=7: expected a whole number of at least 8"),
     ],
     ids=str,
 )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from recombine.checks import is_whole
 from recombine.combinations import Space
 from recombine.errors import InvalidRequest
-
-
-def whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def listed(values: tuple[int, ...], last: str = "or") -> str:
@@ -26,7 +23,7 @@ def count_modules(family: Any, space: Space, levels: tuple[int, ...]) -> None:
     """Fills in `modules` and `active`, which follow from the factors; refuses other numbers."""
     for name in ("modules", "active"):
         value, counted = getattr(family, name), getattr(space, name)
-        if value not in (0, counted) or not whole(value):
+        if value not in (0, counted) or not is_whole(value):
             raise InvalidRequest(
                 f"{name}={value!r}: factors of {listed(levels, 'and')} values have "
                 f"{name}={counted}; leave it out, or use 0"

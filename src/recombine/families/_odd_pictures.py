@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from recombine.checks import is_whole
 from recombine.errors import InvalidRequest, unknown
-from recombine.families._factors import whole
 from recombine.families._odd import Change, OddFamily, Symmetric, Tables
 
 LEAST_SIDE = 32  # below, two discs that touch look like two that do not
@@ -71,7 +71,7 @@ class PicturesOdd(OddFamily):
     def check(self) -> None:
         if self.pair not in SIZES:
             raise unknown("pair", str(self.pair), SIZES)
-        if not whole(self.side) or self.side < LEAST_SIDE or self.side % 2:
+        if not is_whole(self.side) or self.side < LEAST_SIDE or self.side % 2:
             raise InvalidRequest(
                 f"side={self.side!r}: expected an even number of pixels of at least {LEAST_SIDE}"
             )

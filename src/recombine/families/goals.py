@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from recombine.checks import is_whole
 from recombine.combinations import Slots
 from recombine.errors import InvalidRequest
-from recombine.families._factors import count_modules, listed, whole
+from recombine.families._factors import count_modules, listed
 from recombine.families._family import Content
 from recombine.families._world import World
 from recombine.families.mazes import (
@@ -91,7 +92,7 @@ class Goals(World):
                 "copies": len(QUADRANTS), "least_path": LONGEST - 1, "steps": LONGEST}  # fmt: skip
         for name, bound in most.items():
             value = getattr(self, name)
-            if not whole(value) or not 1 <= value <= bound:
+            if not is_whole(value) or not 1 <= value <= bound:
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number from 1 to {bound}")
         if self.size not in SIZES:
             raise InvalidRequest(f"size={self.size!r}: mazes are {listed(SIZES)} cells wide")

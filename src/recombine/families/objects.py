@@ -13,8 +13,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from recombine.checks import is_whole
 from recombine.errors import InvalidRequest
-from recombine.families._factors import whole
 from recombine.families._pieces import BLOCKS, pieces
 from recombine.families.glyphs import COLOURS, FINE, LEAST_CELL, RADII, SHAPES
 from recombine.seeds import host_seed
@@ -77,7 +77,7 @@ class Objects:
             ("side", 2 * GLYPH, 256), ("most_objects", 2, MOST_OBJECTS),
         ):  # fmt: skip
             value = getattr(self, name)
-            if not whole(value) or not least <= value <= most:
+            if not is_whole(value) or not least <= value <= most:
                 raise InvalidRequest(
                     f"{name}={value!r}: expected a whole number from {least} to {most}"
                 )
@@ -233,7 +233,7 @@ class Tetrominoes:
     def check(self) -> None:
         for name, least, most in (("side", BLOCKS, 256), ("colours", 1, len(COLOURS))):
             value = getattr(self, name)
-            if not whole(value) or not least <= value <= most:
+            if not is_whole(value) or not least <= value <= most:
                 raise InvalidRequest(
                     f"{name}={value!r}: expected a whole number from {least} to {most}"
                 )

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest
-from recombine.families._factors import whole
 from recombine.families._odd import BASE as BASE
 from recombine.families._odd import ITEMS as ITEMS
 from recombine.families._odd import SETS as SETS
@@ -46,12 +46,7 @@ class FieldsOdd(OddFamily):
     pairs: tuple[int, int] = (0, 1)  # of a, of b
 
     def check(self) -> None:
-        for name, least in (("fields", 4), ("values", 2)):
-            value = getattr(self, name)
-            if not whole(value) or value < least:
-                raise InvalidRequest(
-                    f"{name}={value!r}: expected a whole number of at least {least}"
-                )
+        at_least(self, fields=4, values=2)
         there = range(self.fields // 2)
         if len(self.pairs) != 2 or not {*self.pairs} <= {*there} or len({*self.pairs}) < 2:
             raise InvalidRequest(

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from recombine.checks import is_whole
 from recombine.combinations import Slots, Space, Subsets
 from recombine.errors import InvalidRequest, unknown
-from recombine.families._factors import count_modules, listed, whole
+from recombine.families._factors import count_modules, listed
 from recombine.families._family import Content
 from recombine.families._flow import Flow as Flow
 from recombine.families._flow import Generator
@@ -58,7 +59,7 @@ class Scenes(Generator):
         self._check_canvas()
         for name, bound in (("shapes", len(SHAPES)), ("colours", len(COLOURS))):
             value = getattr(self, name)
-            if not whole(value) or not 1 <= value <= bound:
+            if not is_whole(value) or not 1 <= value <= bound:
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number from 1 to {bound}")
         self._check_sizes()
         if self.shows == "sets":
@@ -74,7 +75,7 @@ class Scenes(Generator):
             n for n in range(1, self.size // LEAST_CELL + 1)
             if self.size % n == 0 and not (even and n % 2)
         )  # fmt: skip
-        if not whole(self.cells) or self.cells not in fitting:
+        if not is_whole(self.cells) or self.cells not in fitting:
             halves = ", and halves of a scene an even number" if even else ""
             raise InvalidRequest(
                 f"cells={self.cells!r}: cells of size={self.size} must be a whole number of at "
@@ -83,7 +84,7 @@ class Scenes(Generator):
 
     def _check_sizes(self) -> None:
         most = most_sizes(self.cell) if self.shows == "slots" else 1
-        if not whole(self.sizes) or not 0 <= self.sizes <= most:
+        if not is_whole(self.sizes) or not 0 <= self.sizes <= most:
             if self.shows != "slots":
                 raise InvalidRequest(
                     f"sizes={self.sizes!r}: {self.shows} have glyphs of one size; use sizes=1, or "
@@ -99,7 +100,7 @@ class Scenes(Generator):
     def _check_sets(self) -> None:
         glyphs = self.shapes * self.colours
         for name, usual in (("modules", min(16, glyphs)), ("active", 3)):
-            if getattr(self, name) == 0 and whole(getattr(self, name)):
+            if getattr(self, name) == 0 and is_whole(getattr(self, name)):
                 object.__setattr__(self, name, usual)
         _ = self.space  # refuses numbers that are no sizes
         if self.modules > glyphs:
@@ -228,7 +229,7 @@ class Scenes(Generator):
             raise InvalidRequest("a set has no sentence of its own: use caption(chosen, content)")
         levels = self._levels
         if len(values) != len(levels) or not all(
-            whole(v) and 0 <= v < n for v, n in zip(values, levels, strict=True)
+            is_whole(v) and 0 <= v < n for v, n in zip(values, levels, strict=True)
         ):
             raise InvalidRequest(
                 f"{tuple(values)} is no task: expected four numbers, each from 0 to below {levels}"
@@ -312,7 +313,7 @@ def request(
             if name not in words:
                 raise unknown("concept", name, words)
             chosen[words.index(name)] = True
-        elif whole(name) and 0 <= name < family.modules:
+        elif is_whole(name) and 0 <= name < family.modules:
             chosen[name] = True
         else:
             raise InvalidRequest(

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from recombine.errors import InvalidRequest, NotApplicable
+from recombine.checks import at_least
+from recombine.errors import NotApplicable
 from recombine.families.scene_judge import judge, right
 from recombine.families.scenes import Scenes
 from recombine.instruments._instrument import Instrument, Reading
@@ -152,14 +153,6 @@ class Composition(Instrument):
             "marks": ["".join(str(int(m)) for m in success[n, :PICTURES]) for n in shown],
             "png": [base64.b64encode(png(to_bytes(strip))).decode() for strip in strips],
         }
-
-
-def at_least(instrument: Instrument, **least: int) -> None:
-    """Refuses numbers with which nothing can be read, before anything is trained."""
-    for name, number in least.items():
-        value = getattr(instrument, name)
-        if not isinstance(value, int) or value < number:
-            raise InvalidRequest(f"{name}={value!r}: {instrument.name} needs {number} or more")
 
 
 def scenes(subject: SupervisedSubject, instrument: str) -> Scenes:

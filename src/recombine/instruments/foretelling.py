@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest
 from recombine.families.scenes import Scenes
 from recombine.instruments import ridge
 from recombine.instruments._instrument import Instrument, Reading
-from recombine.instruments.composition import asked_for, at_least, scenes
+from recombine.instruments.composition import asked_for, scenes
 from recombine.instruments.decodability import project
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import SupervisedSubject, in_batches, supervised

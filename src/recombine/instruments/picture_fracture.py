@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
+from recombine.checks import at_least
 from recombine.cppn import (
     SYMMETRIES,
     Fracture,
@@ -23,7 +24,7 @@ from recombine.cppn import (
     sweep_symmetry,
     sweepable,
 )
-from recombine.errors import InvalidRequest, NotApplicable
+from recombine.errors import NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.picture_walls import encoded, strips, wall
 from recombine.instruments.subject import Subject
@@ -87,8 +88,7 @@ class PictureFracture(Instrument):
     shows: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sweeps, int) or self.sweeps < 0:
-            raise InvalidRequest(f"sweeps={self.sweeps!r}: expected a whole number, 0 for none")
+        at_least(self, sweeps=0)
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from recombine.errors import InvalidRequest
+from recombine.checks import at_least
 from recombine.families.objects import PIECES, foreground_ari
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments._seeing import redrawing
@@ -38,10 +38,7 @@ class Segregation(Instrument):
     shown: int = 6
 
     def __post_init__(self):
-        for name, least in (("images", 2), ("shown", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InvalidRequest(f"{name}={value!r}: segregation needs {least} or more")
+        at_least(self, images=2, shown=0)
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)

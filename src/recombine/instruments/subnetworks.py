@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from recombine.errors import InvalidRequest, NotApplicable
+from recombine.checks import at_least
+from recombine.errors import NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.mask_subject import Keep, MaskSubject
 from recombine.instruments.subject import Subject
@@ -44,13 +45,7 @@ class Subnetworks(Instrument):
     overlaps: bool = True  # whether the mask of another part is learnt too, and compared
 
     def __post_init__(self):
-        for name in ("batches", "draws"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidRequest(
-                    f"{name}={value!r}: expected a whole number of at least 1, such as "
-                    f"{getattr(type(self), name)}"
-                )
+        at_least(self, batches=1, draws=1)
 
     def cells(self, learner: Learner) -> dict[str, Learner]:
         from recombine.learners.masks import MaskLearner

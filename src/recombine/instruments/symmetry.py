@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from recombine.errors import InvalidRequest, NotApplicable
+from recombine.checks import at_least
+from recombine.errors import NotApplicable
 from recombine.instruments._instrument import Instrument, Reading
 from recombine.instruments.fracture import (
     EFFECT,
@@ -80,12 +81,7 @@ class Symmetry(Instrument):
     swept_items: int = 256
 
     def __post_init__(self) -> None:
-        for name, least in (("items", 2), ("sweeps", 1), ("swept_items", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidRequest(
-                    f"{name}={value!r}: expected a whole number of at least {least}"
-                )
+        at_least(self, items=2, sweeps=1, swept_items=2)
 
     def read(self, subject: Subject, untrained: Subject, others: Mapping[str, Subject]) -> Reading:
         subject.need(self.name, *self.needs)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Float, UInt32
 
+from recombine.checks import at_least
 from recombine.combinations import Space
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.families.chains import Chains
 from recombine.families.scenes import Scenes
 from recombine.instruments._instrument import Instrument, Reading
-from recombine.instruments.composition import Composition, at_least, legible
+from recombine.instruments.composition import Composition, legible
 from recombine.instruments.sequence_subject import SequenceSubject
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import SupervisedSubject

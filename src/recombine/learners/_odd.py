@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, Tables
 from recombine.instruments.subject import Subject
@@ -80,20 +81,14 @@ class OddLearner(Learner):
     def check(self) -> None:
         self.family.check()
         self.model.check(self.family.item_shape)
-        for name in ("training_steps", "batch", "evaluation_every", "evaluation_problems"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
+        at_least(self, training_steps=1, batch=1, evaluation_every=1, evaluation_problems=1)
         if self.evaluation_problems % LOOKED_AT:
             near = max(1, round(self.evaluation_problems / LOOKED_AT)) * LOOKED_AT
             raise InvalidRequest(
                 f"evaluation_problems={self.evaluation_problems}: expected a multiple of "
                 f"{LOOKED_AT}, such as {near}"
             )
-        for name in ("learning_rate", "decay"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < 1e6:
-                raise InvalidRequest(f"{name}={value!r}: expected a number from 0 to below 1e6")
+        rates(self, "learning_rate", "decay")
 
     def member_arrays(self) -> dict[str, Any]:
         """Keys and rates of a cell."""

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt32
 
+from recombine.checks import at_least
 from recombine.encodings._encoding import Encoding
 from recombine.encodings.linear import Identity
 from recombine.errors import InvalidRequest
@@ -153,22 +154,11 @@ class TaskLearner(Learner):
                 f"a task of {type(self.family).__name__} is an episode of {episode} steps, got "
                 f"samples={self.samples}: use samples={episode}"
             )
-        self.whole("tasks", 1)
-        self.whole("samples", 2)
-        self.whole("evaluation_every", 1)
-        self.whole("evaluation_tasks", EVALUATION_BATCH)
+        at_least(self, tasks=1, samples=2, evaluation_every=1, evaluation_tasks=EVALUATION_BATCH)
         if self.evaluation_tasks % EVALUATION_BATCH:
             raise InvalidRequest(
                 f"evaluation_tasks must be a multiple of {EVALUATION_BATCH}, got "
                 f"{self.evaluation_tasks}"
-            )
-
-    def whole(self, name: str, least: int) -> None:
-        """Refuses a field that is no whole number of at least `least`."""
-        value = getattr(self, name)
-        if not isinstance(value, int) or value < least:
-            raise InvalidRequest(
-                f"{name} must be a whole number of at least {least}, got {value!r}"
             )
 
     def task_arrays(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.objects import SEARCHES, TASKS, Asked, Objects
 from recombine.instruments.subject import Subject
@@ -22,7 +23,6 @@ from recombine.seeds import Seeds, key_at, stream
 from recombine.trees import named
 
 SUPERVISIONS = ("answer", "set")
-LARGEST = float(np.finfo(np.float32).max)
 # Since 2, a search shows as many objects of each colour and shape with its target as without;
 # since 3, a quarter of it is as published. One more where sets are matched: by way of subsets.
 VERSIONS = {"swap": 1, "report": 1, "search": 3}
@@ -206,23 +206,15 @@ class Binding(Learner):
             raise unknown("task", str(self.task), TASKS)
         if self.supervision not in SUPERVISIONS:
             raise unknown("supervision", str(self.supervision), SUPERVISIONS)
-        for name, least in (("training_steps", 1), ("batch", 2), ("warmup", 1),
-                            ("evaluation_every", 1), ("evaluation_images", 2)):  # fmt: skip
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InvalidRequest(
-                    f"{name}={value!r}: expected a whole number of at least {least}"
-                )
+        at_least(self, training_steps=1, batch=2, warmup=1, evaluation_every=1,
+                 evaluation_images=2)  # fmt: skip
         for name in ("batch", "evaluation_images"):
             if getattr(self, name) % 2:
                 raise InvalidRequest(
                     f"{name}={getattr(self, name)}: items come in pairs, yes and no; use an even "
                     "number"
                 )
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= LARGEST:
-                raise InvalidRequest(f"{name}={value!r}: expected a number of at least 0")
+        rates(self, "learning_rate", "weight_decay")
         check_objects(self.family, self.task, self.objects, sets=self.program().in_sets)
         self.model.check(self.program().reports)
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from recombine.checks import at_least, is_whole, rates
 from recombine.errors import InvalidRequest, NotApplicable, unknown
 from recombine.instruments.subject import Subject
 from recombine.lab.identity import node_id
@@ -83,10 +84,6 @@ class Masking:
             for path in known
             if any(path == w or path.startswith(f"{w}/") for w in self.layers)
         ]
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def kept(scores: Masks) -> Masks:
@@ -257,17 +254,11 @@ class MaskLearner(Learner):
 
     def check(self) -> None:
         self.base.check()
-        for name in ("mask_steps", "evaluation_every"):
-            value = getattr(self, name)
-            if not _whole(value) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
-        if not isinstance(self.learning_rate, int | float) or not 0 <= self.learning_rate < 1e6:
-            raise InvalidRequest(
-                f"learning_rate={self.learning_rate!r}: expected a number from 0 to below 1e6"
-            )
-        if not _whole(self.seed):
+        at_least(self, mask_steps=1, evaluation_every=1)
+        rates(self, "learning_rate")
+        if not is_whole(self.seed):
             raise InvalidRequest(f"seed={self.seed!r}: expected a whole number")
-        if not _whole(self.part) or not 0 <= self.part < self.parts:
+        if not is_whole(self.part) or not 0 <= self.part < self.parts:
             raise InvalidRequest(
                 f"part={self.part!r}: expected a whole number from 0 to {self.parts - 1}"
             )

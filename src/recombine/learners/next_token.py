@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._sequence import TEST, TRAIN, VALIDATION, SequenceFamily
 from recombine.families.listops import ListOps
@@ -170,15 +171,9 @@ class NextToken(Learner):
 
     def check(self) -> None:
         self.family.check()
-        for name in ("training_steps", "batch", "warmup", "row", "rows", "vocabulary",
-                     "evaluation_every", "evaluation_rows"):  # fmt: skip
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if not 0 <= value < 1e6:
-                raise InvalidRequest(f"{name}={value!r}: expected a number of at least 0")
+        at_least(self, training_steps=1, batch=1, warmup=1, row=1, rows=1, vocabulary=1,
+                 evaluation_every=1, evaluation_rows=1)  # fmt: skip
+        rates(self, "learning_rate", "weight_decay")
 
     def materials(self) -> dict[str, Material]:
         return {"corpus": CorpusMaterial(self.family, self.seeds.content)}

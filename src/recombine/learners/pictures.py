@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from recombine.checks import at_least, rates
 from recombine.cppn import Architecture, LayeredCPPN, coordinates
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments.subject import Subject
@@ -123,13 +124,8 @@ class PictureLearner(Learner):
             if value not in known:
                 raise unknown(name, value, known)
         self.pictures.check_number(self.number)
-        for name in ("training_steps", "evaluation_every"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
-        rate = self.learning_rate
-        if not isinstance(rate, int | float) or not 0 <= rate < np.inf:
-            raise InvalidRequest(f"learning_rate={rate!r}: expected a number from 0, such as 0.003")
+        at_least(self, training_steps=1, evaluation_every=1)
+        rates(self, "learning_rate")
         if (
             self.begin is not None
             and self.begin.pictures.architecture != self.pictures.architecture

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest
 from recombine.learners._learner import Arrays, Tensors
 from recombine.learners._tasks import Batch, TaskLearner, TaskProgram
@@ -131,8 +132,7 @@ class Recall(TaskLearner):
 
     def check(self) -> None:
         super().check()
-        self.whole("entries", 1)
-        self.whole("training_steps", 1)
+        at_least(self, entries=1, training_steps=1)
         if self.method not in ("nearest", "exact"):
             raise InvalidRequest(f"method={self.method!r}: expected 'nearest' or 'exact'")
 

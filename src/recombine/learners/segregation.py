@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest
 from recombine.families.objects import Pictured, Tetrominoes, foreground_ari
 from recombine.instruments.subject import Subject
@@ -119,14 +120,9 @@ class Segregation(Learner):
         self.model.check()
         if self.model.parts < 2:
             raise InvalidRequest("slots=1: a picture is taken apart into 2 slots or more")
-        for name in ("training_steps", "batch", "warmup", "halved_every", "evaluation_every",
-                     "evaluation_images"):  # fmt: skip
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
-        rate = self.learning_rate
-        if not isinstance(rate, int | float) or not 0 <= rate <= float(np.finfo(np.float32).max):
-            raise InvalidRequest(f"learning_rate={rate!r}: expected a number of at least 0")
+        at_least(self, training_steps=1, batch=1, warmup=1, halved_every=1, evaluation_every=1,
+                 evaluation_images=1)  # fmt: skip
+        rates(self, "learning_rate")
 
     def program(self, precision: str = "float32") -> SegregationProgram:
         return SegregationProgram(

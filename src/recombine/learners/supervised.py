@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from recombine.errors import InvalidRequest, unknown
+from recombine.checks import at_least, rates
+from recombine.errors import unknown
 from recombine.learners._learner import Arrays, Tensors
 from recombine.learners._tasks import Batch, TaskLearner, TaskProgram
 from recombine.learners.optimiser import Trained, descend, start
@@ -101,16 +102,10 @@ class Supervised(TaskLearner):
     def check(self) -> None:
         super().check()
         self.model.check(self.family, self.encoding)
-        self.whole("training_steps", 1)
+        at_least(self, training_steps=1)
+        rates(self, "learning_rate", "weight_decay")
         if self.schedule not in SCHEDULES:
             raise unknown("schedule", self.schedule, SCHEDULES)
-        largest = float(np.finfo(np.float32).max)
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= largest:
-                raise InvalidRequest(
-                    f"{name} must be a number from 0 to {largest:.3g}, got {value!r}"
-                )
 
     def natural(self, precision: str = "float32") -> SupervisedProgram:
         return SupervisedProgram(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest
 from recombine.models._convolution import Conv
 from recombine.models.layers import FULL, Linear, count_parameters
@@ -48,9 +49,7 @@ class SeerModel(abc.ABC):
 
     def check(self, reports: int) -> None:
         """Refuses sizes that no network has, or that cannot report so many objects."""
-        for name, value in vars(self).items():
-            if not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
+        at_least(self, **dict.fromkeys(vars(self), 1))
 
     @abc.abstractmethod
     def draw(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from recombine.checks import at_least
 from recombine.combinations import Slots, Space
 from recombine.encodings.linear import Identity, Orthogonal, Tokens
 from recombine.encodings.nonlinear import IntervalShuffle
@@ -68,12 +69,7 @@ class Constructed(Model):
     def __post_init__(self):
         if self.method not in METHODS:
             raise unknown("method", self.method, METHODS)
-        for name, least in (("segments", 2), ("squarings", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InvalidRequest(
-                    f"{name} must be a whole number of at least {least}, got {value!r}"
-                )
+        at_least(self, segments=2, squarings=1)
         if not self.widths or min(self.widths) < 1:
             raise InvalidRequest(
                 f"widths={self.widths}: expected the units of each hidden layer; use "

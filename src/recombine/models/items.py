@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest
 from recombine.models.attention import Attention, Gated, RMSNorm, View
 from recombine.models.layers import EPSILON, FULL, Linear, count_parameters
@@ -65,14 +66,6 @@ class ItemModel(abc.ABC):
     def parameters(self, item_shape: tuple[int, ...]) -> int:
         return count_parameters(self.shapes(item_shape))
 
-    def _at_least(self, least: int, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InvalidRequest(
-                    f"{name}={value!r}: expected a whole number of at least {least}"
-                )
-
 
 @dataclass(frozen=True)
 class ItemMLP(ItemModel):
@@ -87,7 +80,7 @@ class ItemMLP(ItemModel):
     embedding: int = 64
 
     def __post_init__(self):
-        self._at_least(1, "width", "depth", "embedding")
+        at_least(self, width=1, depth=1, embedding=1)
 
     def draw(self, key: PRNGKeyArray, item_shape: tuple[int, ...]) -> ItemMLPNetwork:
         keys = jax.random.split(key, self.depth + 1)
@@ -137,7 +130,7 @@ class ItemTransformer(ItemModel):
     heads: int = 4
 
     def __post_init__(self):
-        self._at_least(1, "depth", "width", "heads")
+        at_least(self, depth=1, width=1, heads=1)
         if self.width % self.heads:
             nearest = -(-self.width // self.heads) * self.heads
             raise InvalidRequest(
@@ -243,7 +236,7 @@ class ItemConv(ItemModel):
     embedding: int = 64
 
     def __post_init__(self):
-        self._at_least(1, "width", "stages", "hidden", "embedding")
+        at_least(self, width=1, stages=1, hidden=1, embedding=1)
 
     def check(self, item_shape: tuple[int, ...]) -> None:
         if len(item_shape) != 3:

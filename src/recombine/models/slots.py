@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from recombine.errors import InvalidRequest
+from recombine.checks import at_least
 from recombine.models._convolution import Conv, everywhere, grid, through
 from recombine.models.layers import FULL, LayerNorm, Linear, count_parameters, xavier
 
@@ -184,9 +184,7 @@ class AutoencoderModel(abc.ABC):
         """First weights, for pictures of this side."""
 
     def check(self) -> None:
-        for name, value in vars(self).items():
-            if not isinstance(value, int) or value < 1:
-                raise InvalidRequest(f"{name}={value!r}: expected a whole number of at least 1")
+        at_least(self, **dict.fromkeys(vars(self), 1))
 
     def parameters(self, side: int) -> int:
         """How many numbers training may change."""

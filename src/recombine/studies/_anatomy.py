@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments.decodability import last_hidden
 from recombine.lab.intervals import Interval
@@ -45,11 +46,7 @@ class Grid:
     def __post_init__(self):
         if not 0 < self.window < math.inf:
             raise InvalidRequest(f"window={self.window}: expected a number above 0, such as 0.01")
-        for name in ("seeds", "networks", "mask_steps", "rows"):
-            if getattr(self, name) < 1:
-                raise InvalidRequest(
-                    f"{name}={getattr(self, name)}: expected a whole number of at least 1"
-                )
+        at_least(self, seeds=1, networks=1, mask_steps=1, rows=1)
         if not 0 <= self.masks <= self.modules:
             raise InvalidRequest(
                 f"masks={self.masks}: expected 0 to {self.modules}, the modules of the teacher"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recombine._lazy import load
+from recombine.checks import at_least
 from recombine.combinations import Slots, Space, Subsets, subset_count
 from recombine.errors import InvalidRequest, unknown
 from recombine.supports import REGISTRY
@@ -155,8 +156,8 @@ time needs at least 8: use held-out 0.989 or less
                     f"law {self.law!r} counts subsets of 16 modules; for slots use "
                     f"'linear-modules' or give count"
                 )
-        elif isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise InvalidRequest(f"count={self.count!r}: expected a whole number of at least 1")
+        else:
+            at_least(self, count=1)
 
     def _wording(self, space: Space, count: int, bound: int, few: bool) -> tuple[str, str]:
         """What was asked, and the nearest that can be had, as a share or as a count."""
