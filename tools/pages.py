@@ -5,7 +5,8 @@
     python tools/pages.py binding ...  # these studies only
 
 What people wrote around the tables stays as it is. A study that was recorded for the first time
-gets its table of verdicts in place of "Not recorded yet."; what it means is yours to write.
+gets its table of verdicts in place of "Not recorded yet.", and one recorded at another preset, too,
+in a part of its own at the end; what it means is yours to write.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from recombine.studies import REGISTRY
 ROOT = Path(__file__).resolve().parents[1]
 VERDICTS = ("supported", "refuted", "inconclusive", "not tested")
 NOT_RECORDED = "Not recorded yet."
+PRESETS = ("standard", "quick")  # that results/ may hold
+CALLED = {"NVIDIA H200": "one H200", "cpu": "two CPU cores"}
 _GRID = "| name | what | smoke | quick | standard | paper |"
 _CLAIMS = "| claim | sentence | criterion | unit |"
 _FOUND = "| claim | criterion | found, 95 % interval | verdict |"
@@ -120,52 +123,70 @@ def with_table(text: str, head: str, rows: Sequence[str]) -> str:
 
 def with_result(text: str, name: str, summary: dict[str, Any]) -> str:
     """The text with what was found, in the place that was kept for it the first time."""
+    preset = summary["preset"]
     where = (
-        f"On {devices(summary)}, preset `{summary['preset']}`, {summary['cells']} cells "
-        f"([page](../../results/{name}-{summary['preset']}.html), "
+        f"On {devices(summary)}, preset `{preset}`, {summary['cells']} cells "
+        f"([page](../../results/{name}-{preset}.html), "
         "[how it was made](../../results/README.md)):"
     )
-    first = f"{where}\n\n{summary['verdict']}\n\n{_FOUND}\n|---|---|---|---|\n"
-    text = text.replace(NOT_RECORDED, first)
-    said = re.compile(r"^On [^\n]*\(\[page\]\([^\n]*\):\n\n[^\n]+", re.MULTILINE)
+    said = re.compile(rf"^On [^\n]*, preset `{preset}`, [^\n]*\):\n\n[^\n]+", re.MULTILINE)
+    if not said.search(text):
+        first = f"{where}\n\n{summary['verdict']}\n\n{_FOUND}\n|---|---|---|---|\n"
+        if preset == "standard":
+            text = text.replace(NOT_RECORDED, first)
+        else:
+            text = f"{text.rstrip()}\n\n{heading(preset)}\n\n{first}"
     text = said.sub(lambda _: f"{where}\n\n{summary['verdict']}", text)
-    return with_table(text, _FOUND, found_rows(summary))
+    before, where, after = text.partition(where)
+    return before + where + with_table(after, _FOUND, found_rows(summary))
+
+
+def heading(preset: str) -> str:
+    """Above what was found at another preset than `standard`."""
+    return f"## At preset {preset}"
 
 
 def devices(summary: dict[str, Any]) -> str:
     """On what it was recorded, as people call it: the precision of a network is on its page."""
     kinds = dict.fromkeys(kind.partition(" (")[0] for kind in summary["devices"])
-    return " and ".join(kinds).replace("NVIDIA H200", "one H200")
+    return " and ".join(CALLED[kind] for kind in kinds)
 
 
 def true_page(name: str, text: str) -> str:
-    """A study's page with the tables that the code and its recorded result ask for."""
-    study, summary = study_named(name), recorded(name)
+    """A study's page with the tables that the code and its recorded results ask for."""
+    study = study_named(name)
     text = with_table(text, _GRID, grid_rows(study, text))
     text = with_table(text, _CLAIMS, claim_rows(study))
-    return text if summary is None else with_result(text, name, summary)
+    for preset in PRESETS:
+        if (summary := recorded(name, preset)) is not None:
+            text = with_result(text, name, summary)
+    return text
 
 
-def row_of(file: str, name: str) -> str:
-    """A study's line in a table of studies."""
+def row_of(file: str, name: str, link: str = "") -> str:
+    """A study's line in a table of studies, the one that leads to `link` where there are more."""
     lines = (ROOT / file).read_text("utf-8").splitlines()
-    return next((one for one in lines if one.startswith(f"| [{name}](")), "")
+    return next((one for one in lines if one.startswith(f"| [{name}]({link}")), "")
 
 
 def wrong_rows(name: str) -> list[str]:
     """The tables of studies that do not say what was recorded."""
-    summary = recorded(name)
-    if summary is None:
-        return []
-    missing = [
-        f"{file}: {name} should say {number} {verdict}"
-        for file in ("README.md", "results/README.md")
-        for verdict, number in counted(summary).items()
-        if not re.search(rf"\b{number}( of \d+)?( claims)? {verdict}\b", row_of(file, name))
-    ]
-    cells = row_of("results/README.md", name).rstrip(" |").rpartition("| ")[2]
-    if cells.split()[:1] != [str(summary["cells"])]:
-        missing.append(f"results/README.md: {name} has {summary['cells']} cells, not {cells!r}")
+    missing = []
+    found = {p: told for p in PRESETS if (told := recorded(name, p)) is not None}
+    for preset, summary in found.items():
+        here = row_of("results/README.md", name, f"{name}-{preset}.html")
+        rows = {"results/README.md": here}
+        if preset == next(iter(found)):  # README tells the largest
+            rows["README.md"] = row_of("README.md", name)
+        missing += [
+            f"{file}: {name} at {preset} should say {number} {verdict}"
+            for file, row in rows.items()
+            for verdict, number in counted(summary).items()
+            if not re.search(rf"\b{number}( of \d+)?( claims)? {verdict}\b", row)
+        ]
+        cells = here.rstrip(" |").rpartition("| ")[2]
+        if cells.split()[:1] != [str(summary["cells"])]:
+            missing.append(f"results/README.md: {name} has {summary['cells']} cells, not {cells!r}")
     return missing
 
 
