@@ -74,6 +74,13 @@ def test_the_published_splits_have_their_sizes_and_never_meet():
 
 
 @published
+def test_what_is_chosen_on_under_one_seed_is_tested_under_none():
+    pilot, final = (Cogs(folder=f"{DATA}/cogs").corpus(seed) for seed in (1000, 3))
+    chosen_on = {item.source for item in pilot["validation"]}
+    assert not chosen_on & {i.source for split in final.beyond for i in final[split]}
+
+
+@published
 def test_novelty_counts_levels_of_nesting_beyond_those_trained():
     corpus = Cogs(folder=f"{DATA}/cogs").corpus(0)
     for case in ("cp_recursion", "pp_recursion"):

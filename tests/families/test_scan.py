@@ -166,3 +166,12 @@ def test_a_source_that_is_no_command_is_refused_by_name(source):
 def test_impossible_sizes_are_refused_with_what_is_possible(family, says):
     with pytest.raises(RecombineError, match=says):
         family.check()
+
+
+@pytest.mark.parametrize("split", ["length", "addprim_jump"])
+def test_what_is_chosen_on_under_one_seed_is_tested_under_none(split):
+    pilot, final = (Scan(split=split).corpus(seed) for seed in (1000, 3))
+    chosen_on = {item.source for item in pilot["validation"]}
+    assert len(chosen_on) == 500
+    assert not chosen_on & {item.source for item in final[split]}
+    assert {item.source for item in final["test"]} != {item.source for item in pilot["test"]}

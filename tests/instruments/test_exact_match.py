@@ -13,6 +13,7 @@ from recombine.errors import NotApplicable
 from recombine.families import Functions, Item, SequenceFamily
 from recombine.instruments import ExactMatch, Subject, check_instrument
 from recombine.instruments.exact_match import PART_COLUMNS
+from recombine.instruments.sequence_subject import Judged
 from recombine.lab.engine import initial_state
 from recombine.learners import NextToken
 from recombine.learners.packing import decode
@@ -222,6 +223,22 @@ def test_controls_show_what_chance_and_a_solver_reach(reading):
     assert max(reading.controls["shuffled"].values()) < 0.2
     for name in ("seen", "validation", "unseen_systematicity", "unseen_depth"):
         assert all(name in control for control in reading.controls.values())
+
+
+def test_who_always_says_the_same_is_as_often_right_about_other_items(decoders, monkeypatch):
+    untrained, trained = decoders
+    part = trained.corpus.splits["test"]
+    said = part.targets[0]
+
+    def judge(sources, targets):
+        exact = np.asarray([np.array_equal(target, said) for target in targets])
+        count = len(targets)
+        return Judged(exact, exact, np.zeros(count), np.ones(count, int))
+
+    monkeypatch.setattr(trained, "judge", judge)
+    found = ExactMatch().read(trained, untrained, {})
+    assert found.values["seen"] > 0
+    assert found.controls["shuffled"]["seen"] == pytest.approx(found.values["seen"])
 
 
 def test_a_solver_that_is_wrong_is_seen_in_the_planted_control(decoders, given):

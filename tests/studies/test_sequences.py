@@ -13,8 +13,8 @@ from recombine.instruments import Reading
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
 from recombine.studies import _sequences as parts
-from recombine.studies._sequence_tasks import CONFIGURATIONS, TASKS, model_named
-from recombine.studies.sequences import Grid, Sequences, cell
+from recombine.studies._sequence_tasks import ANEW, CONFIGURATIONS, MORE, TASKS, model_named
+from recombine.studies.sequences import Grid, Sequences, cell, half_way, on_curves
 
 GRID = Grid(
     tasks=("functions-steps", "tables-steps", "arithmetic", "pcfg", "programs-run"),
@@ -78,8 +78,8 @@ def test_every_claim_finds_what_was_put_in():
     told = judged(rows())
     assert told["functions-steps, systematicity"].verdict == "supported"
     assert told["functions-steps, depth"].verdict == "refuted"
-    for name in ("size helps beyond training", "also at matched seen score",
-                 "configuration matters", "anew is easier than more",
+    for name in ("size helps beyond training", "also half-way", "also at matched seen score",
+                 "size closes the gap", "configuration matters", "anew is easier than more",
                  "knowing the end helps"):  # fmt: skip
         assert told[name].verdict == "supported", name
 
@@ -126,6 +126,19 @@ def test_a_task_without_its_data_has_no_further_cells():
 def test_an_end_that_hardly_ever_helps_is_no_help():
     told = judged(rows(lambda labels: {**world(labels), "more": 0.02, "ended": 0.022}))
     assert told["knowing the end helps"].verdict == "refuted"
+
+
+def test_curves_that_hold_more_than_the_task_names_are_not_compared():
+    assert not TASKS["strings"].curves
+    labels = {"task": "strings", "width": 48, "seed": 0}
+    told = Row(labels, "", {"evaluations": {"seen": [0, 1], "unseen": [0, 1]},
+                            "evaluation_steps": [0, 1]}, {})  # fmt: skip
+    assert np.isnan(on_curves(half_way)(told))
+    assert on_curves(half_way)(Row({**labels, "task": "pcfg"}, "", told.summary, {})) == 1
+
+
+def test_structures_of_cogs_count_neither_as_anew_nor_as_more():
+    assert parts.of_kind("cogs", ANEW) == ["lexical"] and parts.of_kind("cogs", MORE) == []
 
 
 def test_functions_are_drawn_anew_for_each_seed():

@@ -14,6 +14,7 @@ from recombine.errors import InvalidRequest
 from recombine.seeds import host_seed
 
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
+ALWAYS = 0  # the seed of what is drawn alike for every seed
 
 
 class Item(NamedTuple):
@@ -31,7 +32,8 @@ class Corpus:
 
     `train`; `test`, fresh items like those of training; one split for each way of going `beyond`
     training; and `validation`, items from beyond training that nothing else uses, on which a
-    configuration may be chosen.
+    configuration may be chosen. Where all items there are come from one pool, whatever the seed,
+    these are the same ones for every seed (drawn by `ALWAYS`).
     """
 
     splits: Mapping[str, Sequence[Item]] = field(default_factory=dict)

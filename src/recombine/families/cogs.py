@@ -14,6 +14,7 @@ import numpy as np
 from recombine.errors import InvalidRequest
 from recombine.families._cogs_grammar import logical_form
 from recombine.families._sequence import (
+    ALWAYS,
     TEST,
     TRAIN,
     VALIDATION,
@@ -35,7 +36,8 @@ class Cogs(SequenceFamily):
     The published files (Kim and Linzen, 2020) are read from `folder`, or from where
     `recombine data get cogs` puts them: `train.tsv`, `test.tsv`, `gen_lexical.tsv`,
     `gen_structural.tsv`, each line a sentence, its logical form and its case, parted by tabs. Of
-    each of the 21 generalization cases, `validation_per_case` items are set aside as `validation`.
+    each of the 21 generalization cases, `validation_per_case` items are set aside as `validation`,
+    the same whatever the seed.
     `train_items`, `test_items` and `items_per_case` draw fewer than there are; the words in
     isolation and the single examples that the cases build on always stay in training.
 
@@ -50,6 +52,7 @@ class Cogs(SequenceFamily):
 AND cake ( x _ 5 )'
     """
 
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "cogs"
     unit: ClassVar[str] = "levels of nesting beyond 2, or 1 for a new pairing of known pieces"
     instruction: ClassVar[str] = (
@@ -91,7 +94,7 @@ AND cake ( x _ 5 )'
             splits[split] = []
             for case, items in cases.items():
                 size = min(self.validation_per_case, len(items))
-                chosen, rest = shares(items, self.rng(seed, f"validation/{case}"), size)
+                chosen, rest = shares(items, self.rng(ALWAYS, f"validation/{case}"), size)
                 if not rest:
                     raise InvalidRequest(
                         f"validation_per_case={self.validation_per_case}: {case} has {len(items)} "

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._sequence import (
+    ALWAYS,
     TEST,
     TRAIN,
     VALIDATION,
@@ -129,7 +130,8 @@ class Scan(SequenceFamily):
     """Navigation commands (Lake and Baroni, 2018), with the official splits at their sizes.
 
     Training is the official set less `held_out` commands, which are `test`; the official test set
-    is split into `validation` items and the rest, a split named as the family's own. With both at 0
+    is split into `validation` items, the same for every seed, and the rest, a split named as the
+    family's own: what is chosen on them is never judged on them, whatever the seed. With both at 0
     the sizes are the published ones. Commands that training repeats (the bare new primitive, a
     tenth of the add-primitive sets) are repeated here too. "simple" is a control: its test commands
     are a random fifth, new in nothing but themselves (drawn by seed, so not the published draw).
@@ -143,6 +145,7 @@ class Scan(SequenceFamily):
     'I_TURN_LEFT I_JUMP I_JUMP'
     """
 
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "scan"
     unit: ClassVar[str] = "actions beyond 22 (length), or 1 for any new command"
     instruction: ClassVar[str] = (
@@ -176,7 +179,7 @@ class Scan(SequenceFamily):
         self.check()
         known, beyond, repeated = self._official(seed)
         test, train = shares(known, self.rng(seed, "held out"), self.held_out)
-        validation, beyond = shares(beyond, self.rng(seed, "validation"), self.validation)
+        validation, beyond = shares(beyond, self.rng(ALWAYS, "validation"), self.validation)
         train = shares(train + repeated, self.rng(seed, "order"))[0]
         return Corpus({TRAIN: train, TEST: test, VALIDATION: validation, self.split: beyond})
 

@@ -25,11 +25,11 @@ class ExactMatch(Instrument):
 
     Up to `items` items of each split. Families that can tell a good answer from an exact one (a
     program that works, a formula with other variables) have answers written and scored; so has
-    any if `writes`. Controls: the untrained twin, the right answers of other items (shuffled), and
-    the family's own solver (planted).
+    any if `writes`. Controls: the untrained twin, its answers marked by those of other items
+    (shuffled), and the family's own solver (planted).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "exact-match"
     needs: ClassVar[tuple[str, ...]] = ("answer", "log-probabilities")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -56,9 +56,8 @@ class ExactMatch(Instrument):
             values[f"{name}_surprise"] = float(-judged.log_probability.sum() / judged.tokens.sum())
             controls["untrained"][name] = float(twin.judge(sources, targets).exact.mean())
             mixed = [targets[n] for n in np.roll(np.arange(len(targets)), len(targets) // 2)]
-            same = np.asarray([np.array_equal(a, b) for a, b in zip(targets, mixed, strict=True)])
-            # Two items may have one answer: what a right answer to another item would score.
-            controls["shuffled"][name] = float((judged.exact & same).mean())
+            # A network that always says the same is as often right about other items.
+            controls["shuffled"][name] = float(trained.judge(sources, mixed).exact.mean())
             controls["planted"][name] = planted(trained, sources, targets)
             columns = {"split": [name] * len(chosen), "part": [part.parts[n] for n in chosen],
                        "novelty": [int(part.novelty[n]) for n in chosen]}  # fmt: skip

@@ -64,7 +64,7 @@ class Subgraphs(Instrument):
     operation may be both rarer and harder than another.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     name: ClassVar[str] = "subgraphs"
     needs: ClassVar[tuple[str, ...]] = ("answer", "log-probabilities")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted", "blind")
@@ -223,11 +223,10 @@ def _right_nodes(trace: Trace, kinds: Mapping[str, str], kind: str) -> list[bool
 
 
 def _of_another(traces: Sequence[Trace]) -> float:
-    """The share of answers like training that would be right answers to another item, too."""
+    """The share of answers like training that are right answers to another item."""
     mine = [trace for trace in traces if trace.split == SEEN]
     other = mine[len(mine) // 2 :] + mine[: len(mine) // 2]
-    return float(np.mean([a.exact and a.item.target == b.item.target
-                          for a, b in zip(mine, other, strict=True)]))  # fmt: skip
+    return float(np.mean([a.answer == b.item.target for a, b in zip(mine, other, strict=True)]))
 
 
 def nodes(traces: Sequence[Trace], counts: Sequence[np.ndarray]) -> NodeTable:

@@ -13,7 +13,7 @@ from recombine.report.figures import Grid as Heat
 from recombine.report.figures import Panel, Series, heat_maps, panels
 from recombine.studies import _base as base
 from recombine.studies._base import series_over, share_interval
-from recombine.studies._sequence_tasks import ANEW, MORE, task_named
+from recombine.studies._sequence_tasks import KINDS, MORE, task_named
 
 EXACT = "share of exact answers"
 WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole
@@ -35,6 +35,10 @@ def beyond(row: Row) -> float:
     """The mean over the task's ways of going beyond training."""
     splits = task_named(row.labels["task"]).beyond
     return float(np.mean([right(row, f"unseen_{split}") for split in splits]))
+
+
+def gap(row: Row) -> float:
+    return seen(row) - beyond(row)
 
 
 def best(results: Results, task: str, configurations: Sequence[str]) -> str:
@@ -104,7 +108,7 @@ def _sizes(grid: Any, final: Results) -> Figure:
         lines = [series_over(rows, "width", seen, "like training", shares=True)]
         lines += [
             series_over(rows, "width", beyond_by(kind), kind, shares=True)
-            for kind in (ANEW, MORE)
+            for kind in KINDS
             if of_kind(task, kind)
         ]
         shown.append(Panel(task, lines))
@@ -184,7 +188,7 @@ def _novelty(grid: Any, final: Results) -> list[Figure]:
     for task in grid.tasks:
         largest = final.where(task=task, width=max(grid.width))
         found = _by_novelty(largest, task_named(task).beyond)
-        steps = {kind: sorted(n for k, n in found if k == kind) for kind in (ANEW, MORE)}
+        steps = {kind: sorted(n for k, n in found if k == kind) for kind in KINDS}
         if not 0 < len({n for levels in steps.values() for n in levels}) <= LEVELS:
             continue
         lines = [Series("like training", [0], [float(np.mean([seen(row) for row in largest]))])]

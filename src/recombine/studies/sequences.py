@@ -143,10 +143,17 @@ class Sequences(Study):
                   f"The share of exact answers beyond training, mean over tasks, is higher at "
                   f"width {large} than at {small}",
                   over_tasks(grid, small, large, parts.beyond), above=0.0),
+            Claim("also half-way",
+                  "The same half-way through training",
+                  over_tasks(grid, small, large, on_curves(half_way)), above=0.0),
             Claim("also at matched seen score",
                   f"The same when the share of exact answers like those of training first reaches "
                   f"{grid.matched:g}",
                   over_tasks(grid, small, large, at_matched(grid.matched)), above=0.0),
+            Claim("size closes the gap",
+                  "The share of exact answers like those of training is less far above that beyond "
+                  f"training, mean over tasks, at width {large} than at {small}",
+                  over_tasks(grid, small, large, parts.gap), below=0.0),
             Claim("configuration matters",
                   "The configuration chosen on pilot seeds answers more items beyond training "
                   f"exactly than '{USUAL}' does on other seeds, by at least .1 (width "
@@ -224,7 +231,24 @@ def over_tasks(
 
 
 def at_matched(at: float) -> Callable[[Row], float]:
-    return lambda row: matched(row.curve("seen")[1], row.curve("unseen")[1], at)
+    """What is beyond training when what is like it first reaches `at`."""
+    return on_curves(lambda seen, unseen: matched(seen, unseen, at))
+
+
+def on_curves(number: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Row], float]:
+    """A number of the curves of what is like training and beyond it, where these are the task's."""
+
+    def of_row(row: Row) -> float:
+        if not task_named(row.labels["task"]).curves:
+            return float("nan")
+        return number(row.curve("seen")[1], row.curve("unseen")[1])
+
+    return of_row
+
+
+def half_way(_: np.ndarray, unseen: np.ndarray) -> float:
+    """What is beyond training at the middle of it."""
+    return float(unseen[len(unseen) // 2])
 
 
 def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
