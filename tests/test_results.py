@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recombine.instruments import ExactMatch
 from recombine.lab.bundle import import_bundle
 from recombine.lab.identity import canonical
 from recombine.lab.run import Request, collect, study_named
@@ -15,6 +16,9 @@ from recombine.report.study import summary_of
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 BUNDLES = sorted(RESULTS.glob("*.zip"))
+# Versions of instruments since which nothing that is judged has changed, by bundle: its controls
+# were defined otherwise then, as results/README.md says.
+JUDGED_ALIKE = {"collection-standard": {ExactMatch: 1}}
 
 
 def rounded(told):
@@ -42,10 +46,12 @@ def outgrown(store, cells):
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda file: file.stem)
-def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path):
+def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path, monkeypatch):
     told = bundle.with_suffix(".json")
     if not told.is_file():
         pytest.skip(f"{told.name} is not there yet: some networks are still to be read")
+    for instrument, version in JUDGED_ALIKE.get(bundle.stem, {}).items():
+        monkeypatch.setattr(instrument, "version", version)
     store = Store.open(tmp_path / "store")
     import_bundle(store, bundle)
     name, _, preset = bundle.stem.rpartition("-")

@@ -22,6 +22,7 @@ from recombine.lab.statistics import (
     least_squares,
     matched,
     mean_interval,
+    median_interval,
     p_value_against,
     partial_correlation,
     pearson,
@@ -42,6 +43,18 @@ def pooled_mean(units: list[np.ndarray]) -> float:
 
 
 # Intervals of a mean
+
+
+@given(st.lists(numbers, min_size=2, max_size=30, unique=True), st.sampled_from([0.8, 0.95]))
+@settings(deadline=None)
+def test_the_interval_of_a_median_is_scipys(values, level):
+    found = median_interval(values, level=level)
+    expected = stats.quantile_test(values, p=0.5).confidence_interval(level)
+    low, high = (
+        x if np.isfinite(x) else s * math.inf for x, s in zip(expected, (-1, 1), strict=True)
+    )
+    assert (found.low, found.high) == (low, high)
+    assert found.estimate == np.median(values)
 
 
 @given(st.lists(numbers, min_size=2, max_size=9), st.sampled_from([0.8, 0.95, 0.999]))

@@ -24,7 +24,7 @@ from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.check import stand_ins
 from recombine.learners.masks import Masking, MaskLearner, density, kept, masked
 from recombine.learners.module_parts import MOST_LISTED, _table
-from recombine.models import MLP
+from recombine.models import MLP, DiT, Transformer
 from recombine.models.items import ItemTransformer
 from recombine.models.layers import named_layers
 
@@ -112,8 +112,8 @@ def test_magnitude_keeps_the_largest_weights():
 def test_padding_is_no_weight(ready):
     program, arrays = ready
     total = sum(float(jnp.sum(arrays["real"][p])) for p in program.paths)
-    code, inputs, outputs = 6, 16, 16
-    assert total == 12 * (code + inputs) + 12 * outputs
+    inputs, outputs = 16, 16
+    assert total == 12 * inputs + 12 * outputs  # and none that looks the code up
     ones = {p: jnp.ones_like(arrays["real"][p]) for p in program.paths}
     assert float(density(ones, arrays["real"])) == pytest.approx(1.0)
 
@@ -168,6 +168,24 @@ def test_a_first_score_that_is_no_number_is_refused(begin):
 def test_layers_that_are_no_paths_are_refused(layers):
     with pytest.raises(InvalidRequest, match=r"expected paths, such as \('hidden"):
         Masking(layers=layers)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        (MLP(width=8, depth=2), {"code": 6, "inputs": 4, "outputs": 4}),
+        (Transformer(width=8, depth=1, heads=2), {"code": 6, "inputs": 4, "outputs": 4}),
+        (DiT(depth=1, width=8, heads=1, patch=2), {"code": 6, "inputs": 49, "outputs": 48}),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_a_task_is_told_to_be_is_looked_up_unmasked(spec, sizes):
+    network = spec.draw(jax.random.key(0), **sizes)
+    (told,) = network.embeddings
+    known = named_layers(network)
+    assert known[told].weight.shape[0] == sizes["code"]  # a row a module
+    assert Masking().paths(network) == [path for path in known if path != told]
+    assert Masking(layers=(told,)).paths(network) == [told]
 
 
 def test_words_are_looked_up_unmasked_unless_they_are_asked_for():

@@ -277,9 +277,17 @@ def test_students_that_lose_everything_have_no_parts_told_by_r2_below_zero():
         assert "10 of 10 masks learnt their module" in found.note
 
 
-def test_r2_of_students_below_zero_counts_as_zero():
-    found = judged(made(lambda labels: ((-5.0, 0.8), (0.7, 0.7))))
-    assert estimate(found["modules: ablation is selective"]) == pytest.approx(-0.8)
+def test_modules_are_parted_by_their_errors_beyond_those_of_weights_at_random():
+    found = judged(made(lambda labels: ((-5.0, 0.8), (0.7, 0.8))))
+    expected = np.log2(6.0 / 0.2) - np.log2(0.3 / 0.2)
+    assert estimate(found["modules: ablation is selective"]) == pytest.approx(expected)
+
+
+def test_weights_at_random_alone_never_decide_what_is_said_of_modules():
+    # The mask ruins tasks without the module even more than those with it, far below zero.
+    for random in ((0.70, 0.66), (0.66, 0.70)):
+        found = verdicts(made(lambda labels, random=random: ((-2.4, -3.0), random)))
+        assert found["modules: ablation is selective"] == "refuted"
 
 
 def test_the_masks_of_modules_that_learnt_are_counted_and_none_is_left_out():

@@ -27,7 +27,8 @@ class Subnetworks(Instrument):
     of its own has a subnetwork near 1 - chance and an ablation near chance - 1. They are given raw
     and with scores below chance raised to it. Masks are powerful learners: only an ablation tells,
     and only beside its controls. Controls: the untrained mask, as masks begin (it keeps everything,
-    unless their method or `begin` say otherwise); ablations of as many weights of each layer at
+    unless their method or `begin` say otherwise; masks over networks that were never trained are a
+    study's own condition); ablations of as many weights of each layer at
     random; and of as many that the mask does not keep. Where it keeps more than half of a layer
     there are fewer of these: then the `density` of `complement`, the share of weights that were
     taken out, is below that of the mask, and the table `notes` names the layers. `planted` is the

@@ -67,6 +67,25 @@ def mean_interval(values: ArrayLike, *, level: float = 0.95, seed: int = 0) -> I
     return _mean_evidence(values, seed).interval(level)
 
 
+def median_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
+    """The interval of a median, between two of the values: nothing is assumed of their law.
+
+    With fewer than six values no two of them enclose the median with 95 %.
+
+    >>> found = median_interval([0.2, 0.95, 0.96, 0.97, 0.98, 0.99, 0.99, 0.99, 1.0])
+    >>> found.estimate, found.low, found.high
+    (0.98, 0.95, 0.99)
+    >>> median_interval([0.9, 0.95, 0.96, 0.97, 0.98]).low
+    -inf
+    """
+    found = np.sort(finite_vector("values", values))
+    # So many values may lie beyond each end: the chance of more is that of heads in as many tosses.
+    beyond = int(stats.binom.ppf((1 - level) / 2, found.size, 0.5))
+    low, high = (found[beyond - 1], found[-beyond]) if beyond else (-math.inf, math.inf)
+    estimate = float(np.median(found))
+    return Interval(estimate, float(low), float(high), found.size, "order statistics", level)
+
+
 def clustered_interval(
     statistic: Callable[[list[Unit]], float],
     units: Sequence[Unit],

@@ -18,6 +18,7 @@ from recombine.lab.intervals import (
     clustered_interval,
     finite_vector,
     mean_interval,
+    median_interval,
     p_value_against,
 )
 from recombine.lab.regression import (
@@ -45,6 +46,7 @@ __all__ = [
     "least_squares",
     "matched",
     "mean_interval",
+    "median_interval",
     "p_value_against",
     "partial_correlation",
     "pearson",

@@ -60,7 +60,7 @@ class Row:
         if reading is None:
             return float("nan")
         if control is not None and control not in reading.controls:
-            raise unknown("control", control, reading.controls)
+            raise unknown(f"control of {instrument}", control, reading.controls)
         numbers = reading.values if control is None else reading.controls[control]
         return numbers.get(name, float("nan"))
 

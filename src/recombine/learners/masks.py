@@ -43,8 +43,9 @@ class Masking:
     `sharpest`, and 1[s > 0] in the end. `hard-concrete`: keep is drawn from a stretched, clipped
     law with parameter s. `magnitude` learns nothing and keeps the `density` largest weights.
     `penalty` is what a mask that keeps all weights adds to the loss. `layers` are paths of
-    matrices, or beginnings of them; all by default but embeddings of words, where the words of a
-    rule would part it from others before the network has done anything.
+    matrices, or beginnings of them; all by default but those that look up words, or what a
+    task is told to be: there the words of a rule, or a module's own row, would part it from others
+    before the network has done anything.
     """
 
     method: Literal["continuous", "hard-concrete", "magnitude"] = "continuous"
@@ -196,7 +197,7 @@ class MaskLearner(Learner):
     Masks for all parts of all networks of one shape train together, each network held once.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     base: Learner = field(default_factory=Supervised)
     part: int = 0

@@ -29,6 +29,10 @@ class Network(eqx.Module):
     what makes it fast, and a `vmap` over tasks would hide that from the compiler.
     """
 
+    # Paths of matrices that only look up what a task is told to be: a row of them acts where its
+    # module is present and nowhere else. Masks leave these out unless they are asked for.
+    embeddings: ClassVar[tuple[str, ...]] = ()
+
     @abc.abstractmethod
     def __call__(
         self,

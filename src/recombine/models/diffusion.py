@@ -239,6 +239,8 @@ class DiTNetwork(Network):
     A code of zeros is the blank one: no task is told, only the time.
     """
 
+    embeddings: ClassVar[tuple[str, ...]] = ("task/first",)
+
     patches: Linear
     time: Embedding
     task: Embedding

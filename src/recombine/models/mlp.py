@@ -80,6 +80,8 @@ class FirstLayer(eqx.Module):
 class MLPModel(Network):
     """A drawn, trained or written-down MLP; its layers may differ in width."""
 
+    embeddings: ClassVar[tuple[str, ...]] = ("first/task",)
+
     first: FirstLayer
     hidden: tuple[Linear, ...]
     output: Linear

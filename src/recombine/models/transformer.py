@@ -158,6 +158,8 @@ class Block(eqx.Module):
 class TransformerNetwork(Network):
     """A drawn or trained transformer; labels are never fed, so it cannot learn in context."""
 
+    embeddings: ClassVar[tuple[str, ...]] = ("task",)
+
     task: Linear
     input: Linear
     blocks: tuple[Block, ...]

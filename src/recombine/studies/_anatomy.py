@@ -12,18 +12,17 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from recombine.checks import at_least
-from recombine.errors import InvalidRequest, unknown
+from recombine.errors import InvalidRequest
 from recombine.instruments.decodability import last_hidden
 from recombine.lab.intervals import Interval
 from recombine.lab.statistics import within_group_correlation
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
-from recombine.studies._subnetworks import LEARNT
+from recombine.studies._subnetworks import LEARNT, hurts_beyond_random
 
 GENERALIZATION, MODULARITY = "unseen score", "modularity"
 FEWEST = 20  # networks without which no correlation is given
 SPARED = 0.5  # of their score, that ablating one module's weights must leave the other modules
-SMALLEST = 1e-6  # error: none is smaller
 
 
 @dataclass(frozen=True)
@@ -68,39 +67,17 @@ def masks_of(row: Row, results: Results) -> list[Row]:
     return [mask for mask in found if not mask.diverged and "subnetworks" in mask.readings]
 
 
-def _control(mask: Row, name: str, of: str) -> float:
-    """A control's number; a control that the instrument does not have is a slip, not a gap."""
-    known = mask.readings["subnetworks"].controls
-    if of not in known:
-        raise unknown("control of subnetworks", of, known)
-    return mask.value("subnetworks", name, of)
-
-
 def _modularity(row: Row, results: Results) -> float:
-    """How many times more (log2) ablating a module's weights multiplies the error on tasks with it
-    than on those without, beyond as many weights at random.
-
-    Errors have no floor as scores clipped at chance have: where an ablation ruins both kinds of
-    task, their errors can still be told apart.
-    """
-    found = []
-    for mask in masks_of(row, results):
-        own, other = (mask.value("subnetworks", f"ablation_{of}") for of in ("own", "other"))
-        by_chance = [_control(mask, f"ablation_{of}", "random") for of in ("own", "other")]
-        found.append(_times(own, other) - _times(*by_chance))
+    """How selective the masks of a network are, mean over its modules."""
+    found = [hurts_beyond_random(mask) for mask in masks_of(row, results)]
     return float(np.mean(found)) if found else math.nan
-
-
-def _times(own: float, other: float) -> float:
-    """The ratio of two errors (1 - R²), as log2; what the whole network has cancels."""
-    return math.log2(max(1 - own, SMALLEST) / max(1 - other, SMALLEST))
 
 
 def spares(row: Row, results: Results) -> bool:
     """Whether the other modules keep enough of their score when one module's weights are gone."""
     kept = []
     for mask in masks_of(row, results):
-        chance = _control(mask, "ablation_own", "planted")
+        chance = mask.value("subnetworks", "ablation_own", "planted")
         whole = mask.value("subnetworks", "whole_other") - chance
         kept.append((mask.value("subnetworks", "ablation_other") - chance) / max(whole, 1e-9))
     return bool(kept) and float(np.mean(kept)) >= SPARED

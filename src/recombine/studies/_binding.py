@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recombine.lab.statistics import matched, mean_interval
+from recombine.lab.statistics import matched, mean_interval, median_interval
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
 
@@ -87,12 +87,16 @@ def interaction(kind: str, at: str) -> Number:
     return lambda row: row.value("binding", f"seen_{word}_{at}")
 
 
+def mean_ari(row: Row) -> float:
+    return row.value("segregation", "fg_ari")
+
+
 def median_ari(row: Row) -> float:
     return row.value("segregation", "fg_ari_median")
 
 
 def beyond_colour(row: Row) -> float:
-    return row.value("segregation", "fg_ari") - row.value("segregation", "colour_ari")
+    return mean_ari(row) - row.value("segregation", "colour_ari")
 
 
 def reports(row: Row) -> dict[int, float]:
@@ -206,6 +210,20 @@ def mean(
         if len(values) < 2:
             raise NotTested(f"Needs two seeds of {NAMES[model]}. {note}".strip())
         return Evidence.of_values(list(values.values()), note)
+
+    return measure
+
+
+def median(task: str, model: str, number: Number, at: float) -> Measure:
+    """The median over seeds, of which few may fail; how many reach `at` is said beside."""
+
+    def measure(results: Results) -> Evidence:
+        values, note = numbers(results, task, model, number)
+        found = list(values.values())
+        if len(found) < 2:
+            raise NotTested(f"Needs two seeds of {NAMES[model]}. {note}".strip())
+        said = f"{sum(value >= at for value in found)} of {len(found)} reach {at:g}. {note}"
+        return Evidence.of_interval(lambda level: median_interval(found, level=level), said.strip())
 
     return measure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ MODULES, PLANTED = "modules", "planted"
 LEARNT = 0.9  # of the part's own items, under its mask
 WHOLE = 0.98  # of test items, by the network without any mask
 SPARED = 0.5  # of the way from chance to the whole network's score
+SMALLEST = 1e-6  # error that is told from none
 NAMES = {"planted": "planted halves", "mixed": "planted, rotated weights",
          "untrained": "never trained", "scratch": "from scratch",
          "rotated": "from scratch, rotated weights",
@@ -80,9 +82,28 @@ def matched(row: Row) -> bool:
     return not crowded(row.readings["subnetworks"].tables["layers"])
 
 
-def beyond_random(row: Row) -> float:
-    """For modules: combinations with one and without it differ also under weights at random."""
-    return ablation(row) - row.value("subnetworks", "ablation", "random")
+def hurts_beyond_random(row: Row) -> float:
+    """How many times more (log2) ablating a module's weights multiplies the error on tasks with it
+    than on those without, beyond as many weights at random, under which the two differ also.
+
+    Errors have no floor as scores raised to chance have: where an ablation ruins both kinds of
+    task, their errors can still be told apart.
+    """
+    by_mask, by_chance = (
+        error_ratio(*(row.value("subnetworks", f"ablation_{of}", control)
+                      for of in ("own", "other")))
+        for control in (None, "random")
+    )  # fmt: skip
+    return by_mask - by_chance
+
+
+def error_ratio(own: float, other: float) -> float:
+    """The ratio of two errors (1 - R²), as log2; what the whole network has cancels.
+
+    >>> error_ratio(own=0.2, other=0.8)
+    2.0
+    """
+    return math.log2(max(1 - own, SMALLEST) / max(1 - other, SMALLEST))
 
 
 def knows(row: Row) -> bool:
@@ -347,7 +368,7 @@ def wider(small: int, large: int) -> Callable[[Results], Evidence]:
 
     def measure(results: Results) -> Evidence:
         kinds = [usable(results, "scratch", kind=MODULES, width=width) for width in (large, small)]
-        high, low = (by_network(rows, beyond_random) for rows, _ in kinds)
+        high, low = (by_network(rows, hurts_beyond_random) for rows, _ in kinds)
         both = sorted(high.keys() & low.keys())
         if len(both) < 2:
             said = _joined([note for _, note in kinds])

@@ -16,9 +16,9 @@ from recombine.studies import _base as base
 from recombine.studies._subnetworks import (
     LEARNT,
     MODULES,
-    beyond_random,
     by_network,
     dose_of,
+    hurts_beyond_random,
     learnt,
     told,
     usable,
@@ -46,14 +46,16 @@ def sections(grid: Any, results: Results) -> list[Section]:
     if grid.width and results.where(task=MODULES):
         found.append(Section(
             "Modules of a teacher",
-            "R² on unseen combinations with the module minus that on those without, when the "
-            "module's mask is taken out, less the same for as many weights at random; R² below "
-            f"zero is raised to it. Means over {grid.masked_modules} of {grid.modules} modules.",
+            "How many times larger the error (1 - R²) on unseen combinations with the module is "
+            "than on those without, when the module's mask is taken out, over the same for as many "
+            f"weights at random, as log2. Means over {grid.masked_modules} of {grid.modules} "
+            "modules. Masks leave out the matrix that looks a task's code up: a row of it acts "
+            "where its module is present and nowhere else.",
             figures=[_widths(grid, results)],
             tables=[_scores(results, [MODULES], [{"width": width} for width in grid.width])],
         ))  # fmt: skip
     lie = "Shares of each layer's weights that masks keep; how far those of two parts overlap."
-    tables = [_overlaps(results, [*odd, MODULES]), _layers(results, odd)]
+    tables = [_overlaps(results, [*odd, MODULES]), _layers(grid, results, odd)]
     found.append(Section("Where the masks lie", lie, tables=tables))
     return found
 
@@ -97,7 +99,7 @@ def _widths(grid: Any, results: Results) -> Figure:
     for condition in _conditions(results, MODULES):
         columns = [
             _estimate(list(by_network(
-                usable(results, condition, task=MODULES, width=width)[0], beyond_random
+                usable(results, condition, task=MODULES, width=width)[0], hurts_beyond_random
             ).values()))
             for width in grid.width
         ]  # fmt: skip
@@ -105,7 +107,7 @@ def _widths(grid: Any, results: Results) -> Figure:
         lines.append(Series(told(condition), list(grid.width), y, low, high))
     return curves(
         "Ablation of a module's mask, by width", "width of the student",
-        "R² with the module minus without, beyond random weights", lines, log_x=True,
+        "error with the module over without, beyond random weights (log2)", lines, log_x=True,
     )  # fmt: skip
 
 
@@ -152,10 +154,12 @@ def _overlaps(results: Results, tasks: Sequence[str]) -> Table:
                  "By chance: drawn apart, with the densities they have in each layer.")  # fmt: skip
 
 
-def _layers(results: Results, tasks: Sequence[str]) -> Table:
+def _layers(grid: Any, results: Results, odd: Sequence[str]) -> Table:
     rows = []
-    for task in tasks:
-        here, _ = usable(results, "scratch", task=task)
+    slices = [(task, {"task": task}) for task in odd]
+    slices += [(f"{MODULES} {width}", {"task": MODULES, "width": width}) for width in grid.width]
+    for task, cut in slices:
+        here, _ = usable(results, "scratch", **cut)
         if not here:
             continue
         tables = [row.readings["subnetworks"].tables["layers"] for row in here]

@@ -382,41 +382,39 @@ def odd_claims(grid: Grid, kind: str) -> list[Claim]:
 
 
 def module_claims(grid: Grid) -> list[Claim]:
-    """Scores are R², below zero raised to it; students whose ablation ruins all say nothing."""
+    """Errors are compared, not scores; students whose ablation ruins all say nothing."""
     small, large = min(grid.width), max(grid.width)
+    hurts = parts.hurts_beyond_random
     found = [
         Claim("modules: ablation is selective",
               f"At width {large}, ablating the mask of a module ({grid.masked_modules} of "
-              f"{grid.modules}, averaged) hurts unseen combinations with it more than those "
-              "without, beyond ablating as many at random (difference of R², below zero raised "
-              "to it)",
-              parts.mean("scratch", MODULES, parts.beyond_random, width=large), below=0.0),
+              f"{grid.modules}, averaged) multiplies the error (1 - R²) on unseen combinations "
+              "with it by more than on those without, beyond ablating as many at random (log2)",
+              parts.mean("scratch", MODULES, hurts, width=large), above=0.0),
         Claim("modules: more than untrained",
-              f"At width {large}, the same difference is lower than over untrained students",
-              parts.difference(MODULES, "scratch", "untrained", parts.beyond_random,
-                               width=large), below=0.0),
+              f"At width {large}, it does so more than in untrained students",
+              parts.difference(MODULES, "scratch", "untrained", hurts, width=large), above=0.0),
     ]  # fmt: skip
     if doses(grid):
         most = parts.dosed(max(doses(grid)))
         found.append(Claim(
             "modules: pretraining parts them more",
-            f"At width {large}, the difference is lower after the full dose of pretraining, on "
-            "another teacher, than from scratch",
-            parts.difference(MODULES, most, "scratch", parts.beyond_random, width=large),
-            below=0.0,
+            f"At width {large}, it does so more after the full dose of pretraining, on another "
+            "teacher, than from scratch",
+            parts.difference(MODULES, most, "scratch", hurts, width=large), above=0.0,
         ))  # fmt: skip
     if len(doses(grid)) > 2:
         found.append(Claim(
             "modules: the more the more",
-            f"At width {large}, the difference falls with the dose of pretraining (rank "
+            f"At width {large}, it does so the more the larger the dose of pretraining (rank "
             "correlation)",
-            parts.by_dose(MODULES, ["scratch", *dosed_conditions(grid)], parts.beyond_random,
-                          width=large), below=0.0,
+            parts.by_dose(MODULES, ["scratch", *dosed_conditions(grid)], hurts, width=large),
+            above=0.0,
         ))  # fmt: skip
     if small < large:
         found.append(Claim(
             "modules: width parts them more",
-            f"The difference is lower at width {large} than at {small}",
-            parts.wider(small, large), below=0.0,
+            f"It does so more at width {large} than at {small}",
+            parts.wider(small, large), above=0.0,
         ))  # fmt: skip
     return found
