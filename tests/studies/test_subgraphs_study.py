@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 from collections.abc import Callable
@@ -273,9 +274,43 @@ def test_size_is_compared_seed_by_seed():
     assert judged(made(grid=grid), grid)[name].verdict == "not tested here"
 
 
+def right(results: Results, share: float) -> None:
+    """Sets how much of what is made from endings is right."""
+    for one in results:
+        values = one.readings["subgraphs"].values
+        values.update({n: share for n in values if n.startswith("seen/touched")})
+
+
+@pytest.mark.parametrize(("share", "why"), [(1.0, "nearly all is right"), (0.01, "nothing is")])
+def test_size_has_nothing_to_remove_where_small_networks_show_nothing(share, why):
+    name = f"{LISTS}: size removes what frequency does"
+    results = made(World(small_effect=0.2, effect=0.05))
+    right(results.where(width=64), 1.0)
+    found = judged(results)[name]
+    assert found.verdict == "supported" and "Memorising executor 0.30" in found.note
+    right(results.where(width=32), share)
+    found = judged(results)[name]
+    assert found.verdict == "not tested here"
+    assert found.note.startswith("Nothing to see at width 32.") and why in found.note
+
+
+def test_size_is_compared_at_every_share_with_room_and_arms_of_both_widths():
+    grid = dataclasses.replace(GRID, share=(0.05, 0.2))
+    results = made(World(small_effect=0.2, effect=0.05), grid)
+    small = results.where(width=32, share=0.2)
+    fewer = [dataclasses.replace(one, labels={**one.labels, "share": 0.05}) for one in small]
+    fewer = [dataclasses.replace(one, readings=copy.deepcopy(one.readings)) for one in fewer]
+    right(small, 0.999)
+    found = judged(Results([*results, *fewer]), grid)[f"{LISTS}: size removes what frequency does"]
+    assert found.verdict == "supported" and found.interval is not None
+    assert found.interval.estimate == pytest.approx(0.15, abs=0.01) and found.interval.units == 5
+    assert "0.2 of the lists: nearly all is right" in found.note
+
+
+@pytest.mark.parametrize("claim", ["frequency matters", "size removes what frequency does"])
 @pytest.mark.parametrize("broken", [{"memory": 0.0}, {"blind": 0.1}])
-def test_an_experiment_whose_executors_fail_says_nothing(broken):
-    found = judged(made(World(effect=0.2, **broken)))[f"{LISTS}: frequency matters"]
+def test_an_experiment_whose_executors_fail_says_nothing(broken, claim):
+    found = judged(made(World(effect=0.2, **broken)))[f"{LISTS}: {claim}"]
     assert found.verdict == "not tested here" and "controls failed" in found.note
 
 
