@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recombine.cli.live import run
 from recombine.cli.parser import build
@@ -86,6 +88,30 @@ def test_what_states_no_solution_satisfies_nothing(text):
     scores = KIT.score(question, text)
     assert scores["parsed"] == scores["strict"] == scores["micro"] == scores["box held"] == 0
     assert said(problem_of(question), text) is None
+
+
+@given(
+    st.text(max_size=200)
+    | st.recursive(
+        st.none() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda s: (
+            st.lists(s, max_size=4)
+            | st.dictionaries(st.sampled_from(["x1", "x2", "y"]), s, max_size=4)
+        ),
+    ).map(json.dumps)
+)
+def test_no_answer_whatsoever_breaks_the_scoring(text):
+    [question] = drawn({"tasks": "knapsack"}, items=1)
+    scores = KIT.score(question, text)
+    assert all(0 <= scores[name] <= 1 for name in ("strict", "micro", "gap", "squared_error"))
+
+
+def test_a_feasible_but_poor_answer_is_strict_and_has_a_gap():
+    questions = drawn({"tasks": "knapsack"}, items=20)
+    question = next(q for q in questions if q.columns["part"] in ("plain", "conflict", "needs"))
+    nothing = json.dumps({v.name: 0 for v in problem_of(question).variables})
+    scores = KIT.score(question, nothing)
+    assert scores["strict"] == 1 and scores["gap"] == 1
 
 
 def test_counts_of_constraints_add_up():
