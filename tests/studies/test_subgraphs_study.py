@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from sklearn.metrics import mutual_info_score
 
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.families import Subsequence
+from recombine.graphs import subsequence_graph
 from recombine.graphs.errors import LABELS
 from recombine.instruments import Reading
 from recombine.instruments._subgraph_tables import (
@@ -497,6 +499,26 @@ def test_a_report_is_made_of_any_readings():
     told = {name: j.verdict for name, j in judged(bare).items()}
     assert told.pop("information gains as published") == "supported"  # whatever networks do
     assert set(told.values()) == {"not tested here"}
+
+
+def test_the_report_says_how_much_of_each_mark_a_pair_of_numbers_settles():
+    grid = dataclasses.replace(GRID, tasks=(LISTS,), length=4, reach=2)
+    tables = [t for section in STUDY.sections(grid, made(grid=grid)) for t in section.tables]
+    [found] = [t for t in tables if t.title == "What a pair of numbers tells of a mark"]
+    lists = list(itertools.product(range(-2, 3), repeat=4))
+    answers = [str(subsequence_graph(one).answer) for one in lists]
+    for place, (mark, pair, gain) in enumerate(found.rows):
+        one = [answer[place] for answer in answers]
+        gains = {}
+        for first, second in itertools.combinations(range(4), 2):
+            joint = [5 * numbers[first] + numbers[second] for numbers in lists]
+            told = mutual_info_score(joint, one) / entropy([one.count("1"), one.count("2")])
+            gains[f"{first + 1} and {second + 1}"] = told
+        assert mark == place + 1 and gain == pytest.approx(max(gains.values()))
+        assert gains[pair] == pytest.approx(gain)
+    only = dataclasses.replace(GRID, tasks=(PRODUCTS,))
+    titles = [section.title for section in STUDY.sections(only, made(grid=only))]
+    assert "Digits of wrong products" in titles and "Marks of lists" not in titles
 
 
 def test_shares_in_tables_keep_to_shares():
