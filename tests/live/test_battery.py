@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from recombine.errors import RecombineError
+from recombine.lab.judge import judge
+from recombine.lab.study import Results
 from recombine.live import Answer, Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.battery_solver import solve
@@ -372,6 +374,17 @@ def test_with_one_item_a_cell_no_gold_can_be_exchanged(tmp_path):
     assert controls["the model"] == 1 and "the model, shuffled gold" not in controls
     _, claims = claims_of(solve, tmp_path / "two", items=2)
     assert claims["grounded"]["verdict"] == "supported"
+
+
+@pytest.mark.parametrize("say", [solve, wrong])
+def test_six_answers_that_all_score_alike_do_not_settle_whether_a_model_is_grounded(say):
+    questions = drawn({"tasks": "programs", "depths": "3", "novelty": "new"}, items=6)
+    answers = scored(KIT, questions, {q.id: Answer(say(q.prompt)) for q in questions})
+    [grounded, *_] = KIT.claims(answers)
+    found = grounded.measure(None).interval(0.95)  # type: ignore[arg-type]
+    assert found.method == "all equal" and found.high - found.low > 0.7
+    [judged, *_] = judge([grounded], Results([]))
+    assert judged.verdict == ("supported" if say is solve else "inconclusive")
 
 
 def test_an_answer_alone_in_its_cell_does_not_count_against_the_model():

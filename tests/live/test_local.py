@@ -195,6 +195,35 @@ def test_a_chat_template_is_used_if_there_is_one(folder, tmp_path):
 
 
 @pytest.mark.heavy
+def test_an_answer_ends_where_the_model_has_no_more_room(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "endless")
+    for name in ("config.json", "generation_config.json"):  # a model that never stops by itself
+        file = tmp_path / "endless" / name
+        told = json.loads(file.read_text("utf-8"))
+        file.write_text(json.dumps(told | {"eos_token_id": None}), "utf-8")
+    prompts = ["a " * 30, "a b", "a " * 31, "d"]
+    alone = list(LocalModel(tmp_path / "endless", longest=100, batch=1).ask(prompts))
+    assert list(LocalModel(tmp_path / "endless", longest=100, batch=4).ask(prompts)) == alone
+    assert all(answer.cut for answer in alone)
+    for answer, room in zip(alone, (2, 30, 1, 31), strict=True):
+        assert len(answer.text.split()) <= room
+    with pytest.raises(InvalidRequest, match="a prompt of 32 tokens leaves no room") as found:
+        list(LocalModel(tmp_path / "endless").ask(["a " * 32, "a"]))
+    assert "reads 32 tokens in all" in str(found.value) and "\n" not in str(found.value)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("left", [None, "{}", "no JSON"])
+def test_a_folder_without_its_tokenizer_ends_in_one_line(left, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "half", ignore=shutil.ignore_patterns("tokenizer*"))
+    if left is not None:
+        (tmp_path / "half" / "tokenizer.json").write_text(left, "utf-8")
+    with pytest.raises(InvalidRequest, match="holds no tokenizer that can be read") as found:
+        list(LocalModel(tmp_path / "half").ask(["a"]))
+    assert "tokenizer.save_pretrained" in str(found.value) and "\n" not in str(found.value)
+
+
+@pytest.mark.heavy
 def test_a_text_that_is_too_long_and_weights_that_are_a_pickle_are_refused(folder, tmp_path):
     import torch
 

@@ -164,6 +164,25 @@ def test_answers_in_another_dress_are_still_read():
     assert KIT.score(puzzle, f"So:\nAnswer: {puzzle.gold.upper()}.")["correct"] == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "correct", "parsed"),
+    [("1 2 1", 1, 1), ("121", 1, 1), ("[1, 2, 1]", 1, 1), ("1 2", 0, 1), ("1 2 1 2", 0, 1),
+     ("2 2 2", 0, 1), ("12", 0, 1), ("I cannot tell", 0, 0), ("[]", 0, 0)],
+)  # fmt: skip
+def test_marks_that_are_too_few_or_too_many_are_read_and_wrong(said, correct, parsed):
+    columns = {"task": "subsequence", "form": "answer", "source": "3 -2 5"}
+    scores = KIT.score(Question("list", "?", "1 2 1", columns), f"ANSWER: {said}")
+    assert (scores["correct"], scores["parsed"]) == (correct, parsed)
+
+
+def test_a_model_that_loses_count_of_long_lists_is_judged(tmp_path):
+    settings = {**SMALL, "tasks": "subsequence", "forms": "answer", "lengths": "3,7"}
+    gold = {q.prompt: q.gold for q in drawn(settings, items=20)}
+    model = Scripted(lambda prompt: f"ANSWER: {gold[prompt][:5]}", "three marks at most")
+    [fall, *_] = run_kit(KIT, model, tmp_path, KIT.chosen(settings, items=20)).summary["claims"]
+    assert fall["verdict"] == "supported" and fall["interval"][0] == 1
+
+
 def product(x, y):
     """A question about one product, as the kit would ask it."""
     columns = {"task": "multiplication", "form": "answer", "source": f"{x}*{y}"}

@@ -121,6 +121,21 @@ def test_embers_asks_a_network_in_its_own_words(fitted, model, store, tmp_path, 
     assert "32 of 32 answered" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kit", ["battery", "constraints", "subgraphs"])
+def test_a_kit_that_asks_in_english_offers_no_network_that_reads_none(kit, capsys):
+    for name, offered in ((kit, False), ("embers", True)):
+        with pytest.raises(SystemExit):
+            typed(f"{name} --help")
+        told = capsys.readouterr().out
+        assert "--hf FOLDER" in told and ("--cell ID" in told) == offered
+    with pytest.raises(InvalidRequest, match=r"^give --endpoint .* or --hf FOLDER") as refused:
+        typed(f"{kit} --items 1 --to run")
+    assert "--cell" not in str(refused.value)
+    with pytest.raises(SystemExit):
+        typed(f"{kit} --cell 3ac710 --to run")
+    assert "unrecognized arguments: --cell 3ac710" in capsys.readouterr().err
+
+
 def test_own_stimuli_may_be_put_to_a_network(fitted, store, tmp_path, capsys):
     rows = [
         {"task_name": "copy", "example_type": kind, "instruction_plus_input": f"= {text}",

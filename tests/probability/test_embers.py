@@ -155,16 +155,6 @@ def test_questions_are_read_with_their_likely_originals(folder):
     assert embers.score(asked[0], '"It is the reason."').exact
 
 
-def test_regularisation_is_the_share_of_wrong_answers_that_are_the_likely_original(folder):
-    asked = embers.questions(["adversarial"], folder=folder)
-    rate = embers.regularisation_rate
-    assert rate(asked, ["It is the reason.", "A pat."]) == 1.0
-    assert rate(asked, ["It is the reason.", "A cat."]) == 0.5
-    assert np.isnan(rate(asked, ["It is the treason.", "A pat."]))
-    with pytest.raises(InvalidRequest, match="no likely original"):
-        rate(embers.questions(["high"], folder=folder), ["a", "b"])
-
-
 def test_logs_are_scored_again_from_what_was_said(folder):
     found = embers.log("high", folder=folder)
     assert found.correct.tolist() == [0.0, 1.0]
@@ -304,7 +294,6 @@ def test_published_logs_table_and_stimuli_speak_of_the_same_items():
 def test_published_adversarial_sentences_are_one_or_two_edits_from_likely_ones():
     asked = embers.questions(["adversarial"], folder=PUBLISHED)
     assert {levenshtein(q.gold, q.original) for q in asked} == {1, 2}
-    assert embers.regularisation_rate(asked, [q.original for q in asked]) == 1.0
 
 
 @published

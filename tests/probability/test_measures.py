@@ -21,7 +21,6 @@ from recombine.probability.measures import (
     Table,
     area_between,
     coefficients,
-    gap,
     gap_when,
     regularisation,
     tabulated,
@@ -59,34 +58,6 @@ def test_a_table_knows_condition_task_and_sentence(corpus):
     assert part.correct.all()
     likely = [FAMILY.log_probabilities(i) for i in corpus["decode rare medium"]]
     np.testing.assert_allclose(part.output_log_probability, [b for _, b in likely])
-
-
-def test_gaps_are_the_differences_that_were_planted(corpus):
-    chance = {"high": 0.9, "medium": 0.6, "low": 0.3}
-    table = answered(
-        corpus, lambda i: chance[i.part.split()[-1]] * (0.5 if "rare" in i.part else 1.0)
-    )
-    common = table.rows(np.char.find(table.task, "common") >= 0)
-    found = gap(common, "condition", "high", "low")
-    assert found.contains(0.6) and found.low > 0.4 and found.units == 100
-    found = gap(table.where(condition="high"), "task", "decode common", "decode rare")
-    assert found.contains(0.45) and found.low > 0.2
-
-
-def test_a_gap_between_unlike_sentences_is_still_a_gap(corpus):
-    table = answered(corpus, lambda i: 0.8 if i.part.endswith("high") else 0.2)
-    part = table.rows((table.condition == "high") | (table.sentence < 60))
-    found = gap(part, "condition", "high", "low")
-    assert found.estimate == pytest.approx(
-        part.where(condition="high").correct.mean() - part.where(condition="low").correct.mean()
-    )
-    assert found.contains(0.6) and found.units == 160
-
-
-def test_a_condition_that_is_not_there_is_refused(corpus):
-    table = answered(corpus, lambda i: 1.0)
-    with pytest.raises(InvalidRequest, match="no items of condition 'higher': the table has high"):
-        gap(table, "condition", "higher", "low")
 
 
 def test_the_cause_that_was_planted_has_the_coefficient(corpus):

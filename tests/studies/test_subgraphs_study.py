@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,7 @@ from sklearn.metrics import mutual_info_score
 
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.families import Subsequence
+from recombine.graphs import subsequence_graph
 from recombine.graphs.errors import LABELS
 from recombine.instruments import Reading
 from recombine.instruments._subgraph_tables import (
@@ -273,9 +276,43 @@ def test_size_is_compared_seed_by_seed():
     assert judged(made(grid=grid), grid)[name].verdict == "not tested here"
 
 
+def right(results: Results, share: float) -> None:
+    """Sets how much of what is made from endings is right."""
+    for one in results:
+        values = one.readings["subgraphs"].values
+        values.update({n: share for n in values if n.startswith("seen/touched")})
+
+
+@pytest.mark.parametrize(("share", "why"), [(1.0, "nearly all is right"), (0.01, "nothing is")])
+def test_size_has_nothing_to_remove_where_small_networks_show_nothing(share, why):
+    name = f"{LISTS}: size removes what frequency does"
+    results = made(World(small_effect=0.2, effect=0.05))
+    right(results.where(width=64), 1.0)
+    found = judged(results)[name]
+    assert found.verdict == "supported" and "Memorising executor 0.30" in found.note
+    right(results.where(width=32), share)
+    found = judged(results)[name]
+    assert found.verdict == "not tested here"
+    assert found.note.startswith("Nothing to see at width 32.") and why in found.note
+
+
+def test_size_is_compared_at_every_share_with_room_and_arms_of_both_widths():
+    grid = dataclasses.replace(GRID, share=(0.05, 0.2))
+    results = made(World(small_effect=0.2, effect=0.05), grid)
+    small = results.where(width=32, share=0.2)
+    fewer = [dataclasses.replace(one, labels={**one.labels, "share": 0.05}) for one in small]
+    fewer = [dataclasses.replace(one, readings=copy.deepcopy(one.readings)) for one in fewer]
+    right(small, 0.999)
+    found = judged(Results([*results, *fewer]), grid)[f"{LISTS}: size removes what frequency does"]
+    assert found.verdict == "supported" and found.interval is not None
+    assert found.interval.estimate == pytest.approx(0.15, abs=0.01) and found.interval.units == 5
+    assert "0.2 of the lists: nearly all is right" in found.note
+
+
+@pytest.mark.parametrize("claim", ["frequency matters", "size removes what frequency does"])
 @pytest.mark.parametrize("broken", [{"memory": 0.0}, {"blind": 0.1}])
-def test_an_experiment_whose_executors_fail_says_nothing(broken):
-    found = judged(made(World(effect=0.2, **broken)))[f"{LISTS}: frequency matters"]
+def test_an_experiment_whose_executors_fail_says_nothing(broken, claim):
+    found = judged(made(World(effect=0.2, **broken)))[f"{LISTS}: {claim}"]
     assert found.verdict == "not tested here" and "controls failed" in found.note
 
 
@@ -462,6 +499,26 @@ def test_a_report_is_made_of_any_readings():
     told = {name: j.verdict for name, j in judged(bare).items()}
     assert told.pop("information gains as published") == "supported"  # whatever networks do
     assert set(told.values()) == {"not tested here"}
+
+
+def test_the_report_says_how_much_of_each_mark_a_pair_of_numbers_settles():
+    grid = dataclasses.replace(GRID, tasks=(LISTS,), length=4, reach=2)
+    tables = [t for section in STUDY.sections(grid, made(grid=grid)) for t in section.tables]
+    [found] = [t for t in tables if t.title == "What a pair of numbers tells of a mark"]
+    lists = list(itertools.product(range(-2, 3), repeat=4))
+    answers = [str(subsequence_graph(one).answer) for one in lists]
+    for place, (mark, pair, gain) in enumerate(found.rows):
+        one = [answer[place] for answer in answers]
+        gains = {}
+        for first, second in itertools.combinations(range(4), 2):
+            joint = [5 * numbers[first] + numbers[second] for numbers in lists]
+            told = mutual_info_score(joint, one) / entropy([one.count("1"), one.count("2")])
+            gains[f"{first + 1} and {second + 1}"] = told
+        assert mark == place + 1 and gain == pytest.approx(max(gains.values()))
+        assert gains[pair] == pytest.approx(gain)
+    only = dataclasses.replace(GRID, tasks=(PRODUCTS,))
+    titles = [section.title for section in STUDY.sections(only, made(grid=only))]
+    assert "Digits of wrong products" in titles and "Marks of lists" not in titles
 
 
 def test_shares_in_tables_keep_to_shares():

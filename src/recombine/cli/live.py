@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from recombine.live.model import Keeping
     from recombine.live.trained import TrainedHere
 
-HOW_TO_ASK = (
-    "--endpoint URL --model NAME for a model that speaks OpenAI's chat completions, --cell ID "
-    "--store DIR for a network trained here, or --hf FOLDER for a local model"
-)
 EXAMPLES = 3
 
 
@@ -101,12 +97,12 @@ def model_of(
     from recombine.live.local import LocalModel
     from recombine.live.remembering import Remembering
 
-    given = [bool(one) for one in (chosen.hf, chosen.cell, chosen.endpoint or chosen.model)]
+    given = [bool(one) for one in (chosen.hf, _cell(chosen), chosen.endpoint or chosen.model)]
     if sum(given) > 1:
         count = "two" if sum(given) == 2 else "three"
-        raise InvalidRequest(f"{count} models were given, but one is needed: {HOW_TO_ASK}")
+        raise InvalidRequest(f"{count} models were given, but one is needed: {_how_to_ask(chosen)}")
     if not any(given):
-        raise InvalidRequest(f"give {HOW_TO_ASK} (--dry-run needs none)")
+        raise InvalidRequest(f"give {_how_to_ask(chosen)} (--dry-run needs none)")
     if given[2] and not (chosen.endpoint and chosen.model):
         lost = "--model NAME" if chosen.endpoint else "--endpoint URL"
         raise InvalidRequest(f"{lost} is missing: the two belong together")
@@ -141,13 +137,26 @@ def model_of(
     ), folder  # fmt: skip
 
 
+def _cell(chosen: Namespace) -> str | None:
+    """The network trained here that was asked for, in the commands that offer it."""
+    return getattr(chosen, "cell", None)
+
+
+def _how_to_ask(chosen: Namespace) -> str:
+    trained = "--cell ID --store DIR for a network trained here, " if "cell" in chosen else ""
+    return (
+        "--endpoint URL --model NAME for a model that speaks OpenAI's chat completions, "
+        f"{trained}or --hf FOLDER for a local model"
+    )
+
+
 def _trained(chosen: Namespace) -> TrainedHere | None:
     """The network trained here that was asked for: its questions depend on it."""
-    if not chosen.cell:
+    if not (cell := _cell(chosen)):
         return None
     from recombine.live.trained import TrainedHere
 
-    return TrainedHere(chosen.store, chosen.cell, chosen.longest)
+    return TrainedHere(chosen.store, cell, chosen.longest)
 
 
 def _against(kit: Kit, questions: list[Question], chosen: Namespace) -> str | None:
@@ -209,8 +218,8 @@ def _command(chosen: Namespace) -> str:
     words = ["recombine", chosen.command]
     if chosen.hf:
         words += ["--hf", Path(chosen.hf).name]
-    elif chosen.cell:
-        words += ["--cell", chosen.cell]
+    elif cell := _cell(chosen):
+        words += ["--cell", cell]
     else:
         words += ["--endpoint", chosen.endpoint, "--model", chosen.model]
     for name in ("items", "seed", "longest"):

@@ -222,6 +222,9 @@ def build() -> argparse.ArgumentParser:
             f"--to answers/{kit}", function="recombine.cli.live:run",
         )  # fmt: skip
         _live(made)
+        if kit == "embers":  # the others ask in English, which no network trained here reads
+            made.add_argument("--cell", default=None, metavar="ID",
+                              help="a network trained here instead, of the store")  # fmt: skip
         if kit == "constraints":
             made.add_argument("--against", default=None, metavar="FOLDER",
                               help="a finished run over the same instances: is the share of "
@@ -324,8 +327,6 @@ def _live(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=None, metavar="NAME", help="its name there")
     parser.add_argument("--hf", default=None, metavar="FOLDER",
                         help="a local model instead, as transformers saves it")  # fmt: skip
-    parser.add_argument("--cell", default=None, metavar="ID",
-                        help="a network trained here instead, of the store")  # fmt: skip
     parser.add_argument("--key-variable", default="OPENAI_API_KEY", metavar="NAME",
                         help="of the environment, with the key; or none "
                              "(OPENAI_API_KEY)")  # fmt: skip

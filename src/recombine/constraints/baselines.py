@@ -2,25 +2,29 @@
 
 A share of satisfied constraints is not a grade. Most constraints are boxes, and boxes are free; an
 answer one percent off breaks every equality. Print these rows beside any model's.
+
+On `case9`, counting a variable's two bounds as one constraint, each bus's two balances and both
+ends of every line (51 in all): the guess passes .765 of them (12 balances fail, whatever the
+loads), the copied optimum .90, the noisy one .65, and none of the three is ever feasible. `case14`
+has no line limits, so nothing is counted for its lines. Tables that count the 40 limits of 9,900
+MVA some data files give it, which no answer can break, show .72 for its guess and .70 for its
+noise, where these show .50 and .48.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from recombine.constraints.family import Answer, ConstrainedFamily
-from recombine.constraints.problem import KINDS, Problem, judge, summary
-from recombine.errors import InvalidRequest
+from recombine.constraints.problem import Problem, judge, summary
 
 NOISE = 0.01
 NULLS = ("guess", "copied", "noise")  # rows that take no competence
 DECIMALS = (1, 2, 3, 4)
-
-Table = dict[str, dict[str, float]]
 
 
 def answers(
@@ -75,57 +79,3 @@ def moved(given: Sequence[Answer | None], sizes: Sequence[int]) -> list[Answer |
         for place, other in zip(mine, np.roll(mine, -max(1, len(mine) // 2)), strict=True):
             found[place] = None if place == other else given[other]
     return found
-
-
-def table(
-    family: ConstrainedFamily[Any],
-    count: int = 30,
-    seed: int = 0,
-    way: str = "train",
-    decimals: Sequence[int] = DECIMALS,
-) -> Table:
-    """One row of `summary` for each baseline, over `count` instances of the family.
-
-    On `case9`, counting a variable's two bounds as one constraint, each bus's two balances and
-    both ends of every line (51 in all): the guess passes .765 of them (12 balances fail, whatever
-    the loads), the copied optimum .90, the noisy one .65, and none of the three is ever feasible.
-    `case14` has no line limits, so nothing is counted for its lines. Tables that count the 40
-    limits of 9,900 MVA some data files give it, which no answer can break, show .72 for its guess
-    and .70 for its noise, where this one shows .50 and .48.
-
-    >>> from recombine.families.knapsack import KnapsackFamily
-    >>> round(table(KnapsackFamily(), count=5)["optimum"]["strict"], 2)
-    1.0
-    """
-    if count < 1:
-        raise InvalidRequest(f"count is {count}: a table needs at least 1 instance")
-    found = family.cases(family.rng(seed, f"baselines/{way}"), way, count)
-    problems, optima = [case.problem for case, _ in found], [x for _, x in found]
-    rows = answers(family, problems, optima, family.rng(seed, "baselines/noise"), decimals)
-    return {
-        name: summary(
-            [judge(p, x, best) for p, x, best in zip(problems, given, optima, strict=True)]
-        )
-        for name, given in rows.items()
-    }
-
-
-def rendered(rows: Mapping[str, Mapping[str, float]]) -> str:
-    """The table as text, the kinds of constraint first.
-
-    >>> print(rendered({"guess": {"strict": 0.0, "micro": 0.765, "box": 1.0}}))
-    answer           box   micro  strict
-    guess          1.000   0.765   0.000
-    """
-    columns = [*KINDS, "micro", "macro", "strict", "violation", "squared_error", "gap"]
-    shown = [c for c in columns if any(c in row for row in rows.values())]
-    width = max(len(name) for name in [*rows, "answer" + 6 * " "])
-    head = "answer".ljust(width) + "".join(f"{c:>{max(len(c) + 2, 8)}}" for c in shown)
-    return "\n".join(
-        [head]
-        + [
-            name.ljust(width)
-            + "".join(f"{row.get(c, float('nan')):>{max(len(c) + 2, 8)}.3f}" for c in shown)
-            for name, row in rows.items()
-        ]
-    )

@@ -1,37 +1,18 @@
-"""Constrained problems for live language models: the question, a strict parser, the score."""
+"""Constrained problems for live language models: the words of a question, and strict parsers."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from recombine.constraints.family import ConstrainedFamily, verdict_scores
-from recombine.constraints.problem import Problem, judge
+from recombine.constraints.problem import Problem
 from recombine.errors import InvalidRequest
 
 _LONGEST = 100_000  # characters of an answer that are worth reading
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A prompt, with what is needed to score its answer."""
-
-    prompt: str
-    problem: Problem
-    optimum: Float[np.ndarray, "variable"]
-    part: str = ""
-    novelty: int = 0
-
-    @property
-    def answer(self) -> str:
-        """The optimum as a flawless answer would state it."""
-        named = zip(self.problem.variables, self.optimum, strict=True)
-        return json.dumps({v.name: round(x) if v.whole else float(x) for v, x in named})
 
 
 def prompt(problem: Problem) -> str:
@@ -42,29 +23,6 @@ def prompt(problem: Problem) -> str:
         "Every constraint must hold. Use no tools. Answer with one JSON object and nothing else, "
         f"no explanation: the keys are {names}, each value is a number."
     )
-
-
-def questions(
-    family: ConstrainedFamily[Any], count: int, seed: int, way: str = "train"
-) -> list[Question]:
-    """Random questions of a family; `way` is a split beyond training, or "train" for none.
-
-    >>> from recombine.families.knapsack import KnapsackFamily
-    >>> question = questions(KnapsackFamily(), count=1, seed=0)[0]
-    >>> score(question, question.answer)["strict"]
-    1.0
-    """
-    if count < 1:
-        raise InvalidRequest(f"count is {count}: ask for at least 1 question")
-    if way not in ("train", *family.ways):
-        raise InvalidRequest(
-            f"there is no way {way!r} in {family.name}: use train or {', '.join(family.ways)}"
-        )
-    family.check()
-    return [
-        Question(prompt(case.problem), case.problem, x, case.part, case.novelty)
-        for case, x in family.cases(family.rng(seed, f"questions/{way}"), way, count)
-    ]
 
 
 def parse(problem: Problem, text: str) -> Float[np.ndarray, "variable"]:
@@ -92,17 +50,6 @@ def stated(problem: Problem, text: str) -> Float[np.ndarray, "variable"]:
     if len(found) == 1 and isinstance(inner := next(iter(found.values())), dict):
         found = inner
     return problem.vector(found)
-
-
-def score(question: Question, answer_text: str) -> dict[str, float]:
-    """How good an answer is: the scores of the family's sequences, all between 0 and 1."""
-    try:
-        x = parse(question.problem, answer_text)
-    except InvalidRequest:
-        x = None
-    verdict = judge(question.problem, x, question.optimum)
-    same = x is not None and bool(np.allclose(x, question.optimum, rtol=0, atol=1e-4))
-    return {"exact": float(same), **verdict_scores(verdict)}
 
 
 def _check_length(text: str) -> None:

@@ -5,8 +5,6 @@ from recombine._lazy import lazy
 __getattr__, __all__ = lazy(
     __name__,
     {
-        "Auroc": "recombine.graphs.auroc",
-        "Breakdown": "recombine.graphs.errors",
         "CoOccurrence": "recombine.graphs.cooccurrence",
         "ComputationGraph": "recombine.graphs.graph",
         "GraphBuilder": "recombine.graphs.graph",
@@ -17,8 +15,6 @@ __getattr__, __all__ = lazy(
         "Rates": "recombine.graphs.bounds",
         "SubgraphIndex": "recombine.graphs.frequency",
         "Workings": "recombine.graphs.workings",
-        "auroc_by_layer": "recombine.graphs.auroc",
-        "breakdown": "recombine.graphs.errors",
         "depth_bound": "recombine.graphs.bounds",
         "estimate_rates": "recombine.graphs.bounds",
         "graph_keys": "recombine.graphs.frequency",

@@ -9,11 +9,7 @@ nobody can tell. unparseable: nothing could be read.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
-
-import numpy as np
-from jaxtyping import Float, Int
 
 from recombine.errors import InvalidRequest
 from recombine.graphs.graph import ComputationGraph, Node, Written
@@ -81,39 +77,3 @@ def reworked(node: Node, given: Sequence[Hashable]) -> Hashable:
         return node.rule(*given)
     except (TypeError, ValueError):
         return _NOTHING
-
-
-@dataclass(frozen=True, eq=False)
-class Breakdown:
-    """How many nodes of each layer got each label; the input (layer 0) is left out."""
-
-    layers: tuple[int, ...]
-    counts: Int[np.ndarray, "layer label"]
-
-    @property
-    def shares(self) -> Float[np.ndarray, "layer label"]:
-        """Of each layer the share of every label, in the order of LABELS."""
-        return self.counts / self.counts.sum(axis=1, keepdims=True)
-
-    def share(self, name: Label) -> Float[np.ndarray, " layer"]:
-        return self.shares[:, LABELS.index(name)]
-
-
-def breakdown(graphs: Sequence[ComputationGraph], labels: Sequence[Sequence[Label]]) -> Breakdown:
-    """Counts labels by layer over many graphs.
-
-    >>> from recombine.graphs import multiplication_graph
-    >>> graph = multiplication_graph(7, 9)
-    >>> breakdown([graph], [label(graph, graph.values)]).share("correct").tolist()
-    [1.0, 1.0, 1.0, 1.0]
-    """
-    if len(graphs) != len(labels):
-        raise InvalidRequest(
-            f"{len(graphs)} graphs and {len(labels)} lists of labels: expected as many"
-        )
-    deepest = max((max(graph.layers) for graph in graphs), default=0)
-    counts = np.zeros((deepest + 1, len(LABELS)), np.int64)
-    for graph, names in zip(graphs, labels, strict=True):
-        for layer, name in zip(graph.layers, names, strict=True):
-            counts[layer, LABELS.index(name)] += 1
-    return Breakdown(tuple(range(1, deepest + 1)), counts[1:])

@@ -255,7 +255,7 @@ def _shuffled(table: NodeTable, rng: np.random.Generator) -> NodeTable:
     for stratum in np.unique(table.stratum):
         mine = np.flatnonzero(table.stratum == stratum)
         score[mine] = score[rng.permutation(mine)]
-    return NodeTable(score, table.right, table.stratum, table.example, table.layer, table.left_out)
+    return NodeTable(score, table.right, table.stratum, table.left_out)
 
 
 Written_by = Callable[[int], Written]

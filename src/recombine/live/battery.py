@@ -13,7 +13,7 @@ from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.battery_page import both_words, curves, depths, sections
 from recombine.live.battery_solver import solve
 from recombine.live.battery_tasks import DEEPEST, NOVELTIES, TASKS, Draw, Task
-from recombine.live.differences import Counts, mean_difference, right_of
+from recombine.live.differences import Counts, mean_difference, mean_within, right_of
 from recombine.live.kit import (
     FEWEST,
     Answers,
@@ -172,7 +172,7 @@ def _grounded(kit: Kit, answers: Answers) -> Evidence:
     if not len(others):
         raise NotTested("It takes at least two questions of the same kind and depth: --items 2.")
     own = {row.question.id: row["correct"] for row in answers}
-    return Evidence.of_values([own[row.question.id] - row["correct"] for row in others])
+    return mean_within([own[row.question.id] - row["correct"] for row in others], -1, 1)
 
 
 def _fall(answers: Answers) -> Evidence:

@@ -14,8 +14,8 @@ import numpy as np
 from recombine.constraints.problem import READABLE
 from recombine.errors import InvalidRequest, StoreError
 from recombine.lab.files import parse_json, read_bytes
-from recombine.lab.intervals import Interval
 from recombine.lab.study import Evidence, NotTested
+from recombine.live.differences import mean_within
 from recombine.live.kit import Answers, Kit, Question, enough
 from recombine.live.page import SUMMARY, TABLE
 from recombine.tables.sources import long_cells
@@ -65,30 +65,7 @@ def difference(answers: Answers, other: Earlier, score: str, on: str = "") -> Ev
             f"{READABLE:.2f}."
         )
     own = np.asarray(answers.values(score), float)
-    return mean_of_differences(own - np.asarray(other.values(answers, score)))
-
-
-def mean_of_differences(values: Sequence[float] | np.ndarray) -> Evidence:
-    """The mean of differences between shares; equal ones do not make it certain.
-
-    If all of n instances agree, up to 1 - .05^(1/n) of all instances may still be others, and these
-    may differ by as much as there is room for.
-
-    >>> found = mean_of_differences([0.0] * 20).interval(0.95)
-    >>> found.estimate, round(found.low, 3), round(found.high, 3)
-    (0.0, -0.139, 0.139)
-    """
-    numbers = np.asarray(values, float)
-    if np.ptp(numbers) > 1e-12:
-        return Evidence.of_values(numbers)
-    one, count = float(numbers[0]), len(numbers)
-
-    def interval(level: float) -> Interval:
-        others = 1 - (1 - level) ** (1 / count)
-        low, high = one - others * (1 + one), one + others * (1 - one)
-        return Interval(one, low, high, count, "all equal", level)
-
-    return Evidence.of_interval(interval)
+    return mean_within(own - np.asarray(other.values(answers, score)), -1, 1)
 
 
 def _summary(folder: Path, kit: Kit) -> dict[str, Any]:

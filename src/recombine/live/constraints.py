@@ -21,12 +21,14 @@ from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.comparing import Earlier, difference
 from recombine.live.constraints_page import family_of, null_shares, problem_of, sections, told
+from recombine.live.differences import mean_within
 from recombine.live.kit import Answers, Kit, Options, Question, enough, if_readable, verdicts
 from recombine.report.document import Section
 
 LOW, HIGH = 0.50, 0.65  # where the share of satisfied constraints is said to stay
 APART = 0.05  # two runs that differ by no more satisfy the same share
 SAME = f"the same within {APART:.2f}"
+GUESS = "guess"  # the null answer that is not drawn
 ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
 THINKING = "Use no tools. Think as long as you need, then end with one JSON object"
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -148,7 +150,7 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
         if not rows:
             raise NotTested(f"No instance has a constraint of kind {kind_of}.")
         enough(len(rows), f"instances with a constraint of kind {kind_of}")
-        return Evidence.of_values([r[f"{kind_of} held"] / r[f"{kind_of} asked"] for r in rows])
+        return mean_within([r[f"{kind_of} held"] / r[f"{kind_of} asked"] for r in rows], 0, 1)
 
     return [
         Claim(f"{kind}: takes no competence",
@@ -157,7 +159,7 @@ def _claims(kind: str, answers: Answers) -> list[Claim]:
               read(lambda: _null(answers)), "items", at_least=LOW),
         Claim(f"{kind}: ceiling",
               f"{on}, the model satisfies between {LOW:.2f} and {HIGH:.2f} of the constraints",
-              read(lambda: Evidence.of_values(answers.values("micro"))), "items",
+              read(lambda: mean_within(answers.values("micro"), 0, 1)), "items",
               at_least=LOW, at_most=HIGH),
         Claim(f"{kind}: boxes hold", f"{on}, it satisfies at least .85 of the box constraints",
               read(lambda: share("box")), "items", at_least=0.85),
@@ -199,17 +201,20 @@ def _beside(judgements: Sequence[Judgement]) -> str:
 
 def _null(answers: Answers) -> Evidence:
     name, shares = _better_null(answers)
-    return Evidence.of_values(shares, f"The {name}, the better of the two.")
+    told = f"The {name}, the better of the two."
+    # Nothing of a guess is drawn, and on a grid it breaks the same balances whatever the loads:
+    # equal shares are then how the problem is made, not a sample of what might differ.
+    return Evidence.of_values(shares, told) if name == GUESS else mean_within(shares, 0, 1, told)
 
 
 def _null_over_model(answers: Answers) -> Evidence:
     name, shares = _better_null(answers)
     own = np.asarray(answers.values("micro"))
-    return Evidence.of_values(shares - own, f"Against the {name}, the better of the two.")
+    return mean_within(shares - own, -1, 1, f"Against the {name}, the better of the two.")
 
 
 def _better_null(answers: Answers) -> tuple[str, Float[np.ndarray, "item"]]:
     """Which of a guess and the optimum with noise satisfies more, and its share item by item."""
     shares = null_shares(answers)
-    best = max(("guess", "noise"), key=lambda name: float(np.mean(shares[name])))
+    best = max((GUESS, "noise"), key=lambda name: float(np.mean(shares[name])))
     return best, shares[best]

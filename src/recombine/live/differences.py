@@ -1,4 +1,4 @@
-"""How far apart the rates of pairs of cells are, on average, with an interval for few answers."""
+"""Means over few answers, with intervals that stay open where all of them are alike."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
 from scipy import stats
 
 from recombine.lab.intervals import Interval
+from recombine.lab.study import Evidence
 from recombine.live.kit import Answers
 
 Counts = tuple[int, int]  # right, of so many
@@ -43,3 +45,28 @@ def mean_difference(pairs: Sequence[tuple[Counts, Counts]], level: float = 0.95)
     low, high = max(-1.0, centre - reach), min(1.0, centre + reach)
     units = sum(count for ends in pairs for _, count in ends)
     return Interval(float(sum(gaps) / len(gaps)), low, high, units, "Agresti-Caffo", level)
+
+
+def mean_within(
+    values: Sequence[float] | np.ndarray, lowest: float, highest: float, note: str = ""
+) -> Evidence:
+    """The mean of a number that lies between two ends; equal values do not make it certain.
+
+    If all of n instances agree, up to 1 - .05^(1/n) of all instances may still be others, and these
+    may differ by as much as there is room for.
+
+    >>> found = mean_within([0.0] * 20, -1, 1).interval(0.95)
+    >>> found.estimate, round(found.low, 3), round(found.high, 3)
+    (0.0, -0.139, 0.139)
+    """
+    numbers = np.asarray(values, float)
+    if not numbers.size or np.ptp(numbers) > 1e-12:
+        return Evidence.of_values(numbers, note)
+    one, count = float(numbers[0]), len(numbers)
+
+    def interval(level: float) -> Interval:
+        others = 1 - (1 - level) ** (1 / count)
+        low, high = one - others * (one - lowest), one + others * (highest - one)
+        return Interval(one, low, high, count, "all equal", level)
+
+    return Evidence.of_interval(interval, note)

@@ -20,6 +20,7 @@ LENGTH = 8  # bytes with which a safetensors file says how long its header is
 LONGEST_HEADER = 100_000_000  # bytes, as the format has it
 BLOCK, MOST_BLOCKS = 4096, 4096  # bytes of a tensor that are looked at, and how many tensors
 CHARACTERS_SHOWN = 120  # of what torch says: it may list every device there is
+UNREADABLE = (OSError, ValueError, KeyError)  # what transformers raises for files it cannot use
 
 
 @dataclass
@@ -88,7 +89,18 @@ class LocalModel:
     @cached_property
     def _tokenizer(self) -> Any:
         auto = _need("transformers").AutoTokenizer
-        made = auto.from_pretrained(str(self.path), local_files_only=True, trust_remote_code=False)
+        missing = InvalidRequest(
+            f"{self.path} holds no tokenizer that can be read: write it there with "
+            "tokenizer.save_pretrained, or download the model's tokenizer files into it"
+        )
+        try:
+            made = auto.from_pretrained(
+                str(self.path), local_files_only=True, trust_remote_code=False
+            )
+        except UNREADABLE as error:
+            raise missing from error
+        if not made.vocab_size:  # of some models transformers makes an empty one from no file
+            raise missing
         if made.pad_token is None:
             made.pad_token = made.eos_token or made.unk_token
         return made
@@ -103,7 +115,7 @@ class LocalModel:
                 str(self.path), local_files_only=True, trust_remote_code=False,
                 use_safetensors=True,
             )  # fmt: skip
-        except OSError as error:
+        except UNREADABLE as error:
             raise InvalidRequest(f"{self.path}: {' '.join(str(error).split())}") from error
         return made.to(device=self.device, dtype=dtype).eval()
 
@@ -130,16 +142,26 @@ class LocalModel:
     def _continued(self, prompts: Sequence[str]) -> list[Answer]:
         torch, tokenizer, model = self._torch, self._tokenizer, self._model
         given = self._encoded([self._as_chat(prompt) for prompt in prompts], "left")
+        start = given["input_ids"].shape[1]
+        most = self.longest if self._room is None else min(self.longest, self._room - start)
+        if most < self.longest and len(prompts) > 1:
+            # The longest prompt would leave as little room to the others: each has its own.
+            return [answer for prompt in prompts for answer in self._continued([prompt])]
+        if most < 1:
+            raise InvalidRequest(
+                f"a prompt of {start} tokens leaves no room for an answer: {self.path} reads "
+                f"{self._room} tokens in all; ask shorter questions, or a model that reads more"
+            )
         with torch.inference_mode():
             made = model.generate(
-                **given, do_sample=False, num_beams=1, max_new_tokens=self.longest,
+                **given, do_sample=False, num_beams=1, max_new_tokens=most,
                 temperature=None, top_p=None, top_k=None, pad_token_id=tokenizer.pad_token_id,
             )  # fmt: skip
         ends = model.generation_config.eos_token_id
         stops = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
         answers = []
-        for tokens in made[:, given["input_ids"].shape[1] :].tolist():
-            cut = len(tokens) == self.longest and not stops & set(tokens)
+        for tokens in made[:, start:].tolist():
+            cut = len(tokens) == most and not stops & set(tokens)
             answers.append(Answer(tokenizer.decode(tokens, skip_special_tokens=True), cut=cut))
         return answers
 
@@ -160,17 +182,21 @@ class LocalModel:
             messages, tokenize=False, add_generation_prompt=True
         )
 
+    @property
+    def _room(self) -> int | None:
+        """How many tokens the model reads, those it writes included; None if it does not say."""
+        return getattr(self._model.config, "max_position_embeddings", None)
+
     def _encoded(self, texts: list[str], side: str) -> dict[str, Any]:
         tokenizer = self._tokenizer
         tokenizer.padding_side = side
         # A chat template writes its own special tokens.
         special = not tokenizer.chat_template and side == "left"
         given = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=special)
-        room = getattr(self._model.config, "max_position_embeddings", None)
-        if room is not None and given["input_ids"].shape[1] > room:
+        length = given["input_ids"].shape[1]
+        if self._room is not None and length > self._room:
             raise InvalidRequest(
-                f"a text of {given['input_ids'].shape[1]} tokens is too long for {self.path}, "
-                f"which reads {room}"
+                f"a text of {length} tokens is too long for {self.path}, which reads {self._room}"
             )
         names = ("input_ids", "attention_mask")
         return {name: given[name].to(self.device) for name in names}

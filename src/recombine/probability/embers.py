@@ -135,23 +135,6 @@ def score(question: Question, answer: str) -> Score:
     return scored(question.gold, answer)
 
 
-def regularisation_rate(asked: Sequence[Question], answers: Sequence[str]) -> float:
-    """Of the wrong answers to adversarial questions, the share that give the likely original.
-
-    NaN when none is wrong: nothing was there to be drawn to the likely.
-    """
-    wrong = drawn = 0
-    for question, answer in zip(asked, answers, strict=True):
-        if not question.original:
-            raise InvalidRequest(
-                f"question {question.id} has no likely original: ask questions(['adversarial'])"
-            )
-        if not score(question, answer).contained:
-            wrong += 1
-            drawn += scored(question.original, answer).contained
-    return drawn / wrong if wrong else float("nan")
-
-
 def log(
     condition: str,
     *,

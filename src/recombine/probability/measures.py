@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
@@ -18,7 +17,7 @@ from scipy import stats
 
 from recombine.errors import InvalidRequest
 from recombine.families._sequence import Item
-from recombine.lab.intervals import Interval, clustered_interval, mean_interval
+from recombine.lab.intervals import Interval
 from recombine.lab.logistic import Logistic, independent_columns, logistic, variance_inflation
 
 INPUT, OUTPUT = "input_log_probability", "output_log_probability"
@@ -90,38 +89,6 @@ def tabulated(
         np.array([task for task, _, _ in ends]),
         np.array(sentence, dtype=np.int64),
     )
-
-
-def gap(
-    table: Table,
-    over: Literal["condition", "task"],
-    first: str,
-    second: str,
-    *,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
-    """How much more often `first` is right than `second`: conditions, or tasks.
-
-    Compared sentence by sentence where both were asked of the same sentences; else by resampling
-    the sentences of each.
-    """
-    chosen = table.condition if over == "condition" else table.task
-    sides = [table.rows(chosen == name) for name in (first, second)]
-    for name, side in zip((first, second), sides, strict=True):
-        if not len(side):
-            found = ", ".join(sorted(set(chosen.tolist())))
-            raise InvalidRequest(f"no items of {over} {name!r}: the table has {found}")
-    a, b = (_by_sentence(side) for side in sides)
-    if a.keys() == b.keys():
-        return mean_interval([a[key] - b[key] for key in sorted(a)], level=level, seed=seed)
-    units = [(0, value) for value in a.values()] + [(1, value) for value in b.values()]
-
-    def difference(sample: list[tuple[int, float]]) -> float:
-        ones, twos = ([value for side, value in sample if side == which] for which in (0, 1))
-        return sum(ones) / len(ones) - sum(twos) / len(twos) if ones and twos else math.nan
-
-    return clustered_interval(difference, units, level=level, seed=seed)
 
 
 def gap_when(upper: ArrayLike, lower: ArrayLike, at: float = 0.5) -> float:
@@ -270,13 +237,6 @@ def _ratio(
         share / (1 - share) * others if share < 1 else math.inf for share in (ends.low, ends.high)
     )
     return Interval(original / chance if chance else math.inf, low, high, near, method, level)
-
-
-def _by_sentence(table: Table) -> dict[int, float]:
-    return {
-        int(one): float(table.correct[table.sentence == one].mean())
-        for one in np.unique(table.sentence)
-    }
 
 
 def _curves(

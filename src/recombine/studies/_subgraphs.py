@@ -13,10 +13,12 @@ from recombine.graphs.bounds import accuracy_decay
 from recombine.graphs.errors import LABELS
 from recombine.graphs.information import (
     MOST,
+    Clue,
     Symbols,
     multiplication_symbols,
     relative_information_gain,
     strongest_clue,
+    subsequence_symbols,
 )
 from recombine.instruments.subgraphs import SEEN, TOUCHED
 from recombine.lab.study import NotTested, Results, Row
@@ -181,6 +183,14 @@ def gains(size: str, digits: int) -> tuple[float, ...]:
     symbols = multiplication_symbols(width, height, samples=None if total <= MOST else MOST)
     symbols = _with_digits(symbols, digits)
     return tuple(strongest_clue(symbols, name).gain for name in symbols.outputs)
+
+
+@lru_cache
+def clues(length: int, reach: int) -> tuple[Clue, ...]:
+    """For each mark of lists of so many numbers, the pair of numbers that tells most of it."""
+    lists = (2 * reach + 1) ** length
+    symbols = subsequence_symbols(length, reach=reach, samples=None if lists <= MOST else MOST)
+    return tuple(strongest_clue(symbols, name, min(2, length)) for name in symbols.outputs)
 
 
 def _with_digits(symbols: Symbols, digits: int) -> Symbols:

@@ -67,14 +67,31 @@ def placebo(grid: Any, task: str) -> Measure:
 
 
 def sizes_differ(task: str, small: int, wide: int) -> Measure:
+    """What frequency does at the smaller width minus at the larger, for each seed.
+
+    Mean over the shares where the smaller networks have arms that could show it: what is right
+    always at both widths is no sign that size removes nothing.
+    """
+
     def measure(results: Results) -> Evidence:
         if small == wide:
             raise NotTested("Needs two widths.")
         rows, note = parts.able(results, task=task)
-        found = [parts.effects(rows.where(width=width), [SEEN]) for width in (small, wide)]
-        both = sorted(found[0].keys() & found[1].keys())
-        values = np.asarray([found[0][seed] - found[1][seed] for seed in both])
-        return Evidence.of_values(base.require(values, "Seeds with all arms", note=note), note)
+        arms = Results([row for row in rows if row.labels["favours"]])
+        fewer, more = arms.where(width=small), arms.where(width=wide)
+        usable, reasons = parts.usable(fewer, fewer.labels("share"), [SEEN])
+        told = " ".join([*reasons, note]).strip()
+        if not usable:
+            raise NotTested(f"Nothing to see at width {small}. {told}".strip())
+        found: dict[Any, list[float]] = {}
+        for share, mine in usable.items():
+            here, there = (parts.effects(r, [SEEN]) for r in (mine, more.where(share=share)))
+            for seed in sorted(here.keys() & there.keys()):
+                found.setdefault(seed, []).append(here[seed] - there[seed])
+        checked = parts.checked_effects(list(usable.values()), [SEEN])
+        values = np.asarray([np.mean(some) for some in found.values()])
+        enough = base.require(values, "Seeds with all arms", note=told)
+        return Evidence.of_values(enough, f"{checked} {told}".strip())
 
     return measure
 

@@ -28,6 +28,8 @@ def sections(grid: Any, results: Results) -> list[Section]:
     products = whole.where(task="multiplication")
     if products:
         found.append(_digits(products))
+    if any(row.labels["task"].startswith("subsequence") for row in whole):
+        found.append(_marks(grid.length, grid.reach))
     steps = Results([row for row in whole if row.labels["task"].endswith("steps")])
     if steps:
         found += [_frequency(steps), _errors(steps), _compounding(steps)]
@@ -186,6 +188,25 @@ def _digits(products: Results) -> Section:
                 Table("How long wrong products are",
                       ["where", "size", "digits of the product", "wrong", "too short", "too long"],
                       told, "All networks together.")],
+    )  # fmt: skip
+
+
+def _marks(length: int, reach: int) -> Section:
+    """Of the task alone, whatever networks do."""
+    rows: list[list[Any]] = [
+        [mark, " and ".join(name.removeprefix("a") for name in clue.given), clue.gain]
+        for mark, clue in enumerate(parts.clues(length, reach), start=1)
+    ]
+    return Section(
+        "Marks of lists",
+        "As for digits of products: how much of each mark the best pair of numbers settles, 1 for "
+        "all. The number itself and a neighbour tell most, and at the ends, where there is one "
+        "neighbour, more than in the middle. A network can get so much right without the whole "
+        "computation; it says nothing of what these networks do.",
+        tables=[Table("What a pair of numbers tells of a mark",
+                      ["mark, from the left", "best pair of numbers", "RelIG of the best pair"],
+                      rows, f"Lists of {length} numbers from {-reach} to {reach}, the longest that "
+                      f"training sees: all of them, or {parts.MOST:,} where there are more.")],
     )  # fmt: skip
 
 
