@@ -414,6 +414,15 @@ def test_parts_need_names_of_their_own_and_company(torch, network):
         inspect_module(3, parts=one)
 
 
+@heavy
+def test_a_part_alone_is_refused_before_anything_is_learnt(torch, network):
+    def never(generator):
+        raise AssertionError("a mask is learnt for a part that nothing is compared with")
+
+    with pytest.raises(InvalidRequest, match="one part: expected two or more"):
+        inspect_module(network, parts=parts_of(torch, 1, draw=never))
+
+
 # The untrained twin
 
 
@@ -671,6 +680,16 @@ def test_a_grid_that_does_not_fit_is_refused(torch, network):
         read_fracture(network, Grid(np.ones((40, 2, 4)), latents, layers=("hidden",)))
     with pytest.raises(InvalidRequest, match=r"on inputs of shapes .* failed: RuntimeError"):
         read_fracture(network, Grid(np.ones((40, 2, 9)), latents))
+
+
+@heavy
+@pytest.mark.parametrize("amount", [-0.5, np.nan, np.inf])
+def test_an_amount_of_a_module_that_no_task_can_have_is_refused(torch, network, amount):
+    """Below 0 it would count as none of the module, and tasks that share it as strangers."""
+    latents, _, _ = grid_of()
+    latents[3, 1] = amount
+    with pytest.raises(InvalidRequest, match=f"latents of {amount:g}: expected finite"):
+        read_fracture(network, Grid(np.ones((40, 2, 4)), latents))
 
 
 @heavy
