@@ -135,7 +135,8 @@ class OddSubject(Subject):
     def draw_items(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Fresh items from a named stream, and of each which of the two rules it obeys.
 
-        Either rule holds by chance, whatever the other does.
+        Either rule holds by chance, whatever the other does. Of a rule that the family knows
+        `in_company` only, what is said of a single item says nothing.
         """
         words = stream(self.evaluation_seed, name)
         found = _items(self.family.kind(), count, words, self.family.tables())
