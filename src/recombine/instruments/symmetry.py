@@ -75,7 +75,7 @@ class Symmetry(Instrument):
     and of changed ones (planted).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "symmetry"
     needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
