@@ -16,7 +16,7 @@ from recombine.errors import InvalidRequest
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, Tables
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import in_batches
-from recombine.learners._learner import Learner, Tensors
+from recombine.learners._learner import StepLearner, Tensors
 from recombine.models.items import ItemMLP, ItemModel, ItemNetwork
 from recombine.models.layers import FULL
 from recombine.seeds import Seeds, key_at, stream
@@ -49,7 +49,7 @@ def accuracy(
 
 
 @dataclass(frozen=True)
-class OddLearner(Learner):
+class OddLearner(StepLearner):
     """The fields and lengths of learners of items: AdamW at a constant rate."""
 
     family: OddFamily = field(default_factory=FieldsOdd)
@@ -61,18 +61,6 @@ class OddLearner(Learner):
     evaluation_every: int = 500
     evaluation_problems: int = 1_024
     decay: float = 0.0
-
-    @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.evaluation_every
-
-    @property
-    def init_seed(self) -> int:
-        return self.seeds.init
 
     @property
     def size(self) -> int:
