@@ -635,6 +635,19 @@ def test_a_linear_layer_over_whole_pictures_does_not_turn_their_axes_around(torc
 
 
 @heavy
+def test_a_norm_that_gives_channels_back_before_places_is_not_read_as_its_parent(torch):
+    nn = torch.nn
+
+    class Norm(nn.LayerNorm):
+        def forward(self, x):
+            return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+    module = nn.Sequential(nn.Conv2d(2, 3, 1), Norm(3), nn.Flatten(), nn.Linear(60, 2))
+    found, inputs = heard(module, "1", (2, 4, 5))
+    assert units_are(found, module[:2](torch.as_tensor(inputs)).mean((2, 3)))
+
+
+@heavy
 def test_where_the_units_are_is_never_guessed(torch):
     nn = torch.nn
 
