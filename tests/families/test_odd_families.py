@@ -281,3 +281,13 @@ def test_a_symmetry_changes_items_and_nothing_that_a_rule_says_of_them(family):
         if family.categorical:
             for one in (after, drawn_anew):
                 assert (one.reshape(-1, *family.item_shape).sum(axis=-1) == 1).all()
+
+
+@pytest.mark.parametrize("family", ALL, ids=str)
+def test_of_a_single_item_only_rules_that_need_no_company_say_what_was_drawn(family):
+    asked = jax.random.bernoulli(jax.random.key(11), 0.5, (2, COUNT, 1))
+    items = np.asarray(items_of(family, jax.random.key(12), *asked))
+    for rule, wanted, found in zip(
+        family.rules, np.asarray(asked), family.satisfied(items), strict=True
+    ):
+        assert (np.mean(wanted == found) == 1) == (rule not in family.in_company), rule

@@ -34,9 +34,9 @@ class Grid:
 
     `inputs` is what the module is given: an array (or a tuple of arrays, one for each argument)
     whose first two axes are task and input. `latents[task, module]` is how much of each module a
-    task has, 0 for none. `layers` are names of its parts; by default all layers with weights but
-    the one that is run last. `sweeps` weights are moved one at a time for selectivity; 0 leaves
-    that out.
+    task has, 0 for none and never less. `layers` are names of its parts; by default all layers with
+    weights but the one that is run last. `sweeps` weights are moved one at a time for selectivity;
+    0 leaves that out.
     """
 
     inputs: Any
@@ -91,6 +91,12 @@ def _checked(grid: Grid) -> tuple[Inputs, Float[np.ndarray, "task module"]]:
         raise InvalidRequest(
             f"latents of shape {latents.shape}: expected a row for each of {tasks} tasks and a "
             "column for each of two modules or more"
+        )
+    wrong = ~(np.isfinite(latents) & (latents >= 0))
+    if wrong.any():
+        raise InvalidRequest(
+            f"latents of {latents[wrong][0]:g}: expected finite numbers of 0 or more, how much of "
+            "each module a task has"
         )
     return inputs, latents
 

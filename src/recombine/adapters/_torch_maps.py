@@ -12,11 +12,12 @@ from jaxtyping import Float
 from recombine.adapters._torch import Held, Module, moved, twins, without_control
 from recombine.adapters._torch_watch import Inputs, answer, as_inputs, watch
 from recombine.cppn import SYMMETRIES, LayeredCPPN, fracture, layerise, stencil_genome
-from recombine.cppn.measures import mirrored
-from recombine.cppn.sweeps import CLOSE, FACTOR, HALVINGS, RUNGS, SMALLEST
+from recombine.cppn.sweeps import SMALLEST
 from recombine.errors import InvalidRequest
 from recombine.instruments._instrument import Reading
+from recombine.instruments.fracture import matched_change
 from recombine.instruments.picture_fracture import target_symmetry
+from recombine.instruments.picture_walls import symmetric_share
 from recombine.seeds import host_seed
 
 EFFECT = 0.005  # mean squared change of a picture that a weight is moved for
@@ -136,21 +137,8 @@ def _share(change: Callable[[float], Drawn], symmetry: str) -> float:
 
     A change that leaps past the effect, as where a module rounds, does not have it either.
     """
-    rungs = [SMALLEST * FACTOR**rung for rung in range(RUNGS)]
-    reached = next((size for size in rungs if np.mean(change(size) ** 2) >= EFFECT), None)
-    if reached is None:
-        return float("nan")
-    low, high = np.log(reached / FACTOR), np.log(reached)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        short = np.mean(change(float(np.exp(middle))) ** 2) < EFFECT
-        low, high = (middle, high) if short else (low, middle)
-    difference = np.moveaxis(change(float(np.exp(high))), -1, 0)
-    # Written so that an effect that is no number is not matched.
-    if not abs(np.mean(difference**2) - EFFECT) <= CLOSE * EFFECT:
-        return float("nan")
-    symmetric = (difference + mirrored(difference, symmetry)) / 2
-    return float(np.sum(symmetric**2) / np.sum(difference**2))
+    found = matched_change(change, EFFECT, SMALLEST, effect=lambda drawn: np.mean(drawn**2))
+    return float("nan") if found is None else symmetric_share(found, symmetry)
 
 
 def _draw(holder: Held, inputs: Inputs, shape: tuple[int, ...]) -> Drawn:

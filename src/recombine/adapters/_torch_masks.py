@@ -90,9 +90,7 @@ def read_subnetworks(
     that knows nothing. `masked_share` is the share of the module's parameters that masks lie over;
     the table `not masked` has the others, the largest first: what a part does there is not seen.
     """
-    _check_parts(parts)
-    if len(parts) < 2:
-        raise InvalidRequest("one part: expected two or more, since each is compared with another")
+    check_company(parts)
     instrument, found = Subnetworks(batches=batches, draws=draws), {}
     with held(module) as holder:
         keeps = [_checked(holder, part.name, masks) for part in parts]
@@ -272,6 +270,13 @@ def _check_loss(
             f"the loss of part {part} has no gradient in {', '.join(scores)}: let it use the "
             "module it is given, without detach or no_grad"
         )
+
+
+def check_company(parts: Sequence[Part]) -> None:
+    """Refuses parts that cannot be compared, before a mask is learnt for any."""
+    _check_parts(parts)
+    if len(parts) < 2:
+        raise InvalidRequest("one part: expected two or more, since each is compared with another")
 
 
 def _check_parts(parts: Sequence[Part]) -> None:

@@ -23,11 +23,27 @@ class Watched(NamedTuple):
     layers: dict[str, Float[np.ndarray, "row unit"]]
 
 
+class Layout(NamedTuple):
+    """The shape of an output, and which axis has its units."""
+
+    shape: tuple[int, ...]
+    axis: int
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether another output can be read alike: its axes were not turned around, since the
+        units are as many as here, or all else is."""
+        here, there = list(self.shape), list(shape)
+        if len(here) != len(there):
+            return False
+        return here.pop(self.axis) == there.pop(self.axis) or here == there
+
+
 def watch(holder: Held, inputs: Inputs, layers: Sequence[str] = ()) -> Watched:
     """Named layers, or all that have weights but the one that is run last.
 
-    Tokens and places of pictures are averaged. A layer that is run several times is there several
-    times, as "name (2)" and so on.
+    Tokens and places of pictures are averaged. A part that does not say itself which axis its units
+    are on has them where the last layer before it that does say has them. A layer that is run
+    several times is there several times, as "name (2)" and so on.
     """
     names = _named(holder, layers)
     heard: dict[str, list[np.ndarray]] = {}
@@ -83,34 +99,75 @@ def _named(holder: Held, wanted: Sequence[str]) -> list[str]:
 def _listening(
     holder: Held, names: Sequence[str], rows: int
 ) -> Iterator[dict[str, Float[np.ndarray, "row unit"]]]:
-    parts = {name or ROOT: part for name, part in holder.module.named_modules()}
     heard: dict[str, np.ndarray] = {}
+    layouts: list[Layout] = []  # of the layers run so far
+    nn = holder.torch.nn
 
     def listener(name: str) -> Any:
         def listen(part: Any, given: Any, output: Any) -> None:
-            times = 1 + sum(label.partition(" (")[0] == name for label in heard)
-            label = name if times == 1 else f"{name} ({times})"
-            heard[label] = _pooled(holder, part, name, _tensor(output), rows)
+            output = _tensor(output)
+            layouts.extend(_stated(nn, part, output))
+            if name in names:
+                times = 1 + sum(label.partition(" (")[0] == name for label in heard)
+                label = name if times == 1 else f"{name} ({times})"
+                heard[label] = _pooled(name, output, rows, layouts)
 
         return listen
 
     with ExitStack() as hooks:
-        for name in names:
-            hooks.callback(parts[name].register_forward_hook(listener(name)).remove)
+        for name, part in holder.module.named_modules():
+            # Only where there is something to hear: parts that are scripted take no hooks.
+            if (name or ROOT) in names or isinstance(part, (*_second(nn), *_last(nn))):
+                hooks.callback(part.register_forward_hook(listener(name or ROOT)).remove)
         yield heard
 
 
+def _second(nn: Any) -> tuple[type, ...]:
+    """Layers whose units are on the second axis."""
+    return (
+        nn.Conv1d, nn.Conv2d, nn.Conv3d,
+        nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+        nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
+        nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.GroupNorm,
+    )  # fmt: skip
+
+
+def _last(nn: Any) -> tuple[type, ...]:
+    """Layers whose units are on the last axis."""
+    return nn.Linear, nn.LayerNorm, nn.Embedding, nn.MultiheadAttention, nn.RNNBase
+
+
+def _stated(nn: Any, part: Any, output: Tensor) -> list[Layout]:
+    """What a layer says, by its kind, of its own output; nothing where the kind does not tell."""
+    if output is None or output.dim() < 3:
+        return []
+    if isinstance(part, _second(nn)):
+        return [Layout(tuple(output.shape), 1)]
+    # A norm over several axes does not tell which has the units, and some that are derived from it
+    # turn the axes around: then it has another size than the last axis.
+    other_norm = isinstance(part, nn.LayerNorm) and part.normalized_shape != output.shape[-1:]
+    if isinstance(part, _last(nn)) and not other_norm:
+        return [Layout(tuple(output.shape), -1)]
+    return []
+
+
 def _pooled(
-    holder: Held, part: Any, name: str, output: Tensor, rows: int
+    name: str, output: Tensor, rows: int, layouts: Sequence[Layout]
 ) -> Float[np.ndarray, "row unit"]:
     if output is None or output.dim() < 2 or output.shape[0] != rows:
         given = "no tensor" if output is None else f"shape {tuple(output.shape)}"
         raise NotApplicable(f"layer {name} gives {given}: expected {rows} rows of units")
-    output = output.detach().float()
-    nn = holder.torch.nn
-    if output.dim() == 3 and not isinstance(part, nn.Conv1d | nn.ConvTranspose1d):
-        output = output.mean(dim=1)  # tokens come before units, places of pictures after
-    return (output.flatten(2).mean(dim=2) if output.dim() > 2 else output).cpu().numpy().copy()
+    units = output.detach().float()
+    if units.dim() > 2:
+        shape = tuple(units.shape)
+        if not layouts or not layouts[-1].fits(shape):
+            raise NotApplicable(
+                f"layer {name} gives shape {shape}, and the layers run before it do not tell "
+                "whether its units are on the second axis or on the last: name a layer with "
+                "weights, a linear one or a convolution"
+            )
+        units = units.movedim(layouts[-1].axis, 1).flatten(2).mean(dim=2)
+    return units.cpu().numpy().copy()
 
 
 def _answer(

@@ -96,7 +96,7 @@ class TorchModel(StillModule):
         print(model.parity(records))
     """
 
-    pooling = "mean over tokens (the second of three axes) or places of a picture"
+    pooling = "mean over tokens, or over places of a picture"
 
     def __init__(
         self, module: Module, encode: Encode, decode: Decode | None = None, *,

@@ -9,7 +9,7 @@ from recombine.adapters._torch import Module, held, twins, without_control
 from recombine.adapters._torch_binding import Scenes, read_binding
 from recombine.adapters._torch_fracture import Grid, read_fracture
 from recombine.adapters._torch_maps import Picture, read_maps
-from recombine.adapters._torch_masks import Part, learn_masks, read_subnetworks
+from recombine.adapters._torch_masks import Part, check_company, learn_masks, read_subnetworks
 from recombine.errors import NotApplicable
 from recombine.instruments._instrument import Reading
 from recombine.learners.masks import Masking
@@ -45,6 +45,7 @@ def inspect_module(
         pass  # what is no module, or not ready, is refused before anything is learnt
     report: Report = {}
     if parts:
+        check_company(parts)
         learnt = partial(
             _subnetworks, parts=parts, masking=masking, steps=steps, rate=learning_rate,
             chance=chance, seed=seed,

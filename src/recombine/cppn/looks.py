@@ -11,7 +11,6 @@ from jaxtyping import Float
 
 from recombine.errors import InvalidRequest
 
-DESCRIPTORS = ("brightness", "fine edges", "coarse edges", "colourfulness", "low frequencies")
 # What counts as 1: steps between pixels or blocks, and the spread of colours, are rarely larger.
 FINE, COARSE, COLOURFUL = 0.2, 0.4, 0.7
 BLOCK = 4  # pixels a side of what counts as coarse

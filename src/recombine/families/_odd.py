@@ -93,6 +93,11 @@ class OddFamily(abc.ABC):
         """What a and b are, in a few words."""
 
     @property
+    def in_company(self) -> tuple[str, ...]:
+        """The rules that are true of an item among others of its problem, never of one alone."""
+        return ()
+
+    @property
     @abc.abstractmethod
     def item_shape(self) -> tuple[int, ...]:
         """The axes behind the flat numbers of an item: (rows, values) or (side, side, channels)."""

@@ -82,6 +82,10 @@ class PicturesOdd(OddFamily):
         return first, second
 
     @property
+    def in_company(self) -> tuple[str, ...]:
+        return tuple(rule for rule in self.rules if rule == "count")
+
+    @property
     def item_shape(self) -> tuple[int, ...]:
         return (self.side, self.side, CHANNELS)
 

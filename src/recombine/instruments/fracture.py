@@ -294,9 +294,12 @@ def planted_changes(
 
 
 def matched_change(
-    change: Callable[[float], Float[np.ndarray, "row"]], wanted: float, smallest: float
-) -> Float[np.ndarray, "row"] | None:
+    change: Callable[[float], Float[np.ndarray, "..."]], wanted: float, smallest: float,
+    effect: Callable[[np.ndarray], Any] = np.mean,
+) -> Float[np.ndarray, "..."] | None:  # fmt: skip
     """The change of answers by the smallest move with the effect that is wanted, if there is one.
+
+    The effect is the mean of a change, unless another measure is given.
 
     >>> matched_change(lambda by: np.array([by * by]), 1.0, 0.1).round(1).tolist()
     [1.0]
@@ -304,16 +307,17 @@ def matched_change(
     True
     """
     rungs = [smallest * FACTOR**rung for rung in range(RUNGS)]
-    reached = next((by for by in rungs if np.mean(change(by)) >= wanted), None)
+    reached = next((by for by in rungs if effect(change(by)) >= wanted), None)
     if reached is None:
         return None
     low, high = np.log(reached / FACTOR), np.log(reached)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        short = np.mean(change(float(np.exp(middle)))) < wanted
+        short = effect(change(float(np.exp(middle)))) < wanted
         low, high = (middle, high) if short else (low, middle)
     found = change(float(np.exp(high)))
-    return found if np.mean(found) <= (1 + CLOSE) * wanted else None
+    # Written so that an effect that is no number is not matched.
+    return found if effect(found) <= (1 + CLOSE) * wanted else None
 
 
 @functools.partial(jax.jit, static_argnums=0)

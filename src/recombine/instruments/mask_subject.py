@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from recombine.instruments.subject import Subject
-from recombine.models.layers import named_layers
 
 if TYPE_CHECKING:
     from recombine.learners.masks import MaskLearner, MasksProgram
@@ -32,11 +31,6 @@ class MaskSubject(Subject):
         self.program: MasksProgram = learner.program()
         arrays = learner.prepare({k: dict(v) for k, v in given.items()}).merged()
         self.real: Keep = {p: np.asarray(arrays["real"][p]) > 0 for p in self.program.paths}
-        self.base: Keep = {
-            path: np.asarray(layer.weight)
-            for path, layer in named_layers(arrays["model"]).items()
-            if path in self.real
-        }
         self.arrays: Any = jax.tree.map(jnp.asarray, arrays)
 
     def weights(self) -> dict[str, np.ndarray]:

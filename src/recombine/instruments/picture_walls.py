@@ -76,7 +76,7 @@ def strips(
     return found
 
 
-def symmetric_share(change: Picture, symmetry: str) -> float:
+def symmetric_share(change: Float[np.ndarray, "row column channel"], symmetry: str) -> float:
     """How much of a change of a picture is its own mirror image; one half is no symmetry at all."""
     channels = np.moveaxis(np.asarray(change, np.float64), -1, 0)
     even = (channels + mirrored(channels, symmetry)) / 2

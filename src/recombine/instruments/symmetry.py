@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -26,6 +26,7 @@ from recombine.models.layers import named_layers
 from recombine.seeds import host_seed
 
 if TYPE_CHECKING:
+    from recombine.families.odd_one_out import OddFamily
     from recombine.learners._odd import OddSubject
 
 ALIVE = 1e-6  # a unit whose deviation is below never answers
@@ -65,13 +66,16 @@ class Symmetry(Instrument):
     of one rule only, and a rule is told by few units (1 minus normalised entropies of squared
     correlations). `selectivity`: single weights are moved until embeddings change by a set amount;
     the share of that change, over items, that one rule explains; `dropped` are weights that cannot
-    do so.
+    do so. A rule that a single item cannot obey, such as a count that is right among others, is
+    left out of these three, and the table `notes` says so; where one rule is left there is no
+    `disentanglement`.
 
     Controls: the untrained twin; other items in place of the changed ones, and rules dealt out anew
-    (shuffled); and a layer with one unit a rule (planted).
+    (shuffled); and a layer with one unit a rule, which tells what the family itself says of items
+    and of changed ones (planted).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "symmetry"
     needs: ClassVar[tuple[str, ...]] = ("activations", "weights")
     controls: ClassVar[tuple[str, ...]] = ("untrained", "shuffled", "planted")
@@ -87,7 +91,9 @@ class Symmetry(Instrument):
         subject.need(self.name, *self.needs)
         network, twin = over_items(subject, self.name), over_items(untrained, self.name)
         rng = np.random.default_rng(host_seed(network.evaluation_seed, self.name))
+        alone = told_alone(network.family, self.name)
         items, rules = network.draw_items(self.name, self.items)
+        rules = rules[:, alone]
         changes = network.family.symmetries(rng)
         changed = {n: Pair(one.kept(items), one.lost(items)) for n, one in changes.items()}
         shown = Shown(items, changed, rules)
@@ -107,13 +113,11 @@ class Symmetry(Instrument):
         shuffled = measured(elsewhere, rules[dealt])
         by_chance = selectivity(moved, rules[dealt][: self.swept_items])
         shuffled |= {name: value for name, value in by_chance.items() if name != "dropped"}
-        one_each = rules.astype(float)
-        pair = Pair(one_each, one_each[dealt])
-        planted = measured({"planted": Units(one_each, dict.fromkeys(changes, pair))}, rules)
+        planted = measured({"planted": one_each(network.family, alone, shown)}, rules)
         return Reading(
             values,
             {"untrained": control, "shuffled": shuffled, "planted": planted},
-            {"concordance": by_layer(layers)},
+            {"concordance": by_layer(layers), **notes(network.family)},
         )
 
     def chosen(self, network: OddSubject, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -170,6 +174,41 @@ def over_items(subject: Subject, instrument: str) -> OddSubject:
     return subject
 
 
+def told_alone(family: OddFamily, instrument: str) -> list[bool]:
+    """Which of the two rules say something of a single item, or a refusal where none does."""
+    found = [rule not in family.in_company for rule in family.rules]
+    if not any(found):
+        raise NotApplicable(
+            f"{instrument} asks which rules a single item obeys, and those of "
+            f"{type(family).__name__} ({', '.join(family.rules)}) are true among others only"
+        )
+    return found
+
+
+def notes(family: OddFamily) -> dict[str, dict[str, list[Any]]]:
+    """Rules that were left out, and why."""
+    if not family.in_company:
+        return {}
+    why = "true of an item among others only: single items have no label"
+    left_out = list(family.in_company)
+    return {"notes": {"rule": left_out, "why": [why] * len(left_out)}}
+
+
+def one_each(family: OddFamily, alone: Sequence[bool], shown: Shown) -> Units:
+    """A layer with one unit for each rule, which tells what the family says of the items.
+
+    A symmetry of parts that no rule is about finds nothing there, and is left out.
+    """
+
+    def told(items: np.ndarray) -> Float[np.ndarray, "item rule"]:
+        return np.stack(family.satisfied(items[:, None]), axis=-1)[:, 0, alone].astype(float)
+
+    plain = told(shown.items)
+    changed = {name: Pair(told(one.kept), told(one.lost)) for name, one in shown.changed.items()}
+    touched = {name: pair for name, pair in changed.items() if np.any(np.stack(pair) != plain)}
+    return Units(plain, touched or changed)
+
+
 def layers_of(network: OddSubject, shown: Shown) -> dict[str, Units]:
     """Hidden layers on all items; units that never change are left out."""
 
@@ -195,12 +234,11 @@ def measured(layers: Mapping[str, Units], rules: Bool[np.ndarray, "item rule"]) 
     """Means over layers."""
     importance = [squared_correlation(units.plain, rules) for units in layers.values()]
     _, _, whole, plain = zip(*concordances(layers), strict=True)
-    return {
-        "concordance": float(np.mean(whole)),
-        "agreement": float(np.mean(plain)),
-        "disentanglement": float(np.mean([1 - weighted_entropy(one) for one in importance])),
-        "completeness": float(np.mean([1 - weighted_entropy(one.T) for one in importance])),
-    }
+    found = {"concordance": float(np.mean(whole)), "agreement": float(np.mean(plain))}
+    if rules.shape[1] > 1:  # of one rule alone, every unit tells of one only
+        found["disentanglement"] = float(np.mean([1 - weighted_entropy(one) for one in importance]))
+    complete = float(np.mean([1 - weighted_entropy(one.T) for one in importance]))
+    return {**found, "completeness": complete}
 
 
 def concordances(layers: Mapping[str, Units]) -> list[tuple[str, str, float, float]]:

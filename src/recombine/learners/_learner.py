@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from recombine.seeds import Seeds
+
 if TYPE_CHECKING:
     from recombine.instruments.subject import Subject
 
@@ -172,3 +174,26 @@ class Learner(abc.ABC):
     @abc.abstractmethod
     def subject(self, weights: Tensors, given: Mapping[str, Tensors] | None = None) -> Subject:
         """The door through which instruments look at the trained model."""
+
+
+class StepLearner(Learner):
+    """A learner that says in fields of its own how long it learns, and from which first weights.
+
+    It is no dataclass: a subclass declares these fields in its own order, with its own defaults.
+    """
+
+    training_steps: int
+    evaluation_every: int
+    seeds: Seeds
+
+    @property
+    def steps(self) -> int:
+        return self.training_steps
+
+    @property
+    def evaluate_every(self) -> int:
+        return self.evaluation_every
+
+    @property
+    def init_seed(self) -> int:
+        return self.seeds.init

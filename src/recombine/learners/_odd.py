@@ -16,7 +16,7 @@ from recombine.errors import InvalidRequest
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, Tables
 from recombine.instruments.subject import Subject
 from recombine.instruments.supervised_subject import in_batches
-from recombine.learners._learner import Learner, Tensors
+from recombine.learners._learner import StepLearner, Tensors
 from recombine.models.items import ItemMLP, ItemModel, ItemNetwork
 from recombine.models.layers import FULL
 from recombine.seeds import Seeds, key_at, stream
@@ -49,7 +49,7 @@ def accuracy(
 
 
 @dataclass(frozen=True)
-class OddLearner(Learner):
+class OddLearner(StepLearner):
     """The fields and lengths of learners of items: AdamW at a constant rate."""
 
     family: OddFamily = field(default_factory=FieldsOdd)
@@ -61,18 +61,6 @@ class OddLearner(Learner):
     evaluation_every: int = 500
     evaluation_problems: int = 1_024
     decay: float = 0.0
-
-    @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.evaluation_every
-
-    @property
-    def init_seed(self) -> int:
-        return self.seeds.init
 
     @property
     def size(self) -> int:
@@ -135,7 +123,8 @@ class OddSubject(Subject):
     def draw_items(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Fresh items from a named stream, and of each which of the two rules it obeys.
 
-        Either rule holds by chance, whatever the other does.
+        Either rule holds by chance, whatever the other does. Of a rule that the family knows
+        `in_company` only, what is said of a single item says nothing.
         """
         words = stream(self.evaluation_seed, name)
         found = _items(self.family.kind(), count, words, self.family.tables())

@@ -20,7 +20,7 @@ from recombine.errors import InvalidRequest
 from recombine.families._family import Family, Inputs
 from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments.subject import Subject
-from recombine.learners._learner import Learner, Program, Tensors
+from recombine.learners._learner import Program, StepLearner, Tensors
 from recombine.models._model import Model
 from recombine.seeds import Seeds, host_seed, key_at, stream
 from recombine.supports import Collected, Support, SupportRule
@@ -116,7 +116,7 @@ class TaskProgram(Program):
 
 
 @dataclass(frozen=True)
-class TaskLearner(Learner):
+class TaskLearner(StepLearner):
     """Learns a family from the combinations of a support, told by an encoding."""
 
     family: Family = field(default_factory=Hyperteacher)
@@ -132,17 +132,9 @@ class TaskLearner(Learner):
     def program(self, precision: str = "float32") -> TaskProgram: ...
 
     @property
-    def evaluate_every(self) -> int:
-        return self.evaluation_every
-
-    @property
     def network(self) -> Model | None:
         """The network that learns, where there is one to look into."""
         return None
-
-    @property
-    def init_seed(self) -> int:
-        return self.seeds.init
 
     def check(self) -> None:
         self.family.check()

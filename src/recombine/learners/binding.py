@@ -15,7 +15,7 @@ from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.objects import SEARCHES, TASKS, Asked, Objects
 from recombine.instruments.subject import Subject
-from recombine.learners._learner import Arrays, Learner, Program, Tensors
+from recombine.learners._learner import Arrays, Program, StepLearner, Tensors
 from recombine.learners._matching import MOST_MATCHED, counted, decided, found_in, set_loss
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.models.binding import ConvNet, Seer, SeerModel
@@ -148,7 +148,7 @@ def first_network(program: BindingProgram, key: Any) -> Seer:
 
 
 @dataclass(frozen=True)
-class Binding(Learner):
+class Binding(StepLearner):
     """A network learns to tell which features belong together in scenes of objects.
 
     "swap": is this colour on this shape? In half of the scenes it is, and the others show the same
@@ -179,18 +179,6 @@ class Binding(Learner):
         """Of the scenes a task shows and of how sets are matched: other ones are another request,
         for what they concern alone."""
         return VERSIONS.get(self.task, 1) + (self.task == "report" or self.supervision == "set")
-
-    @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.evaluation_every
-
-    @property
-    def init_seed(self) -> int:
-        return self.seeds.init
 
     @property
     def size(self) -> int:

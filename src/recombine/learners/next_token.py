@@ -17,7 +17,7 @@ from recombine.families._sequence import TEST, TRAIN, VALIDATION, SequenceFamily
 from recombine.families.listops import ListOps
 from recombine.instruments.subject import Subject
 from recombine.lab.identity import node_id
-from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
+from recombine.learners._learner import Arrays, Material, Program, StepLearner, Tensors
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.learners.packing import MOST_ITEMS, CorpusMaterial, Encoded, Packed, decode, pack
 from recombine.models.sequence import Rows, SequenceModel, SequenceNetwork
@@ -126,7 +126,7 @@ class NextTokenProgram(Program):
 
 
 @dataclass(frozen=True)
-class NextToken(Learner):
+class NextToken(StepLearner):
     """A transformer learns a family of sequences from its training items, in packed rows.
 
     The learning rate rises over `warmup` steps and falls to zero along half a cosine; training
@@ -152,18 +152,6 @@ class NextToken(Learner):
     evaluation_every: int = 500
     evaluation_rows: int = 32
     looks: tuple[str, ...] = LOOKS
-
-    @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.evaluation_every
-
-    @property
-    def init_seed(self) -> int:
-        return self.seeds.init
 
     @property
     def size(self) -> int:

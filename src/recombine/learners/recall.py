@@ -119,10 +119,6 @@ class Recall(TaskLearner):
     training_steps: int = 100
 
     @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
     def precision(self) -> str:
         return "float32"
 

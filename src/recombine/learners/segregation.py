@@ -15,7 +15,7 @@ from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest
 from recombine.families.objects import Pictured, Tetrominoes, foreground_ari
 from recombine.instruments.subject import Subject
-from recombine.learners._learner import Arrays, Learner, Program, Tensors
+from recombine.learners._learner import Arrays, Program, StepLearner, Tensors
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.models.slots import Autoencoder, AutoencoderModel, Redrawn, SlotAutoencoder
 from recombine.seeds import Seeds, key_at, stream
@@ -79,7 +79,7 @@ class SegregationProgram(Program):
 
 
 @dataclass(frozen=True)
-class Segregation(Learner):
+class Segregation(StepLearner):
     """An autoencoder learns to draw pictures of tetrominoes again, and is never told the pieces.
 
     Which pixels it gives to which of its parts shows whether it found them. The learning rate
@@ -98,18 +98,6 @@ class Segregation(Learner):
     halved_every: int = 100_000
     evaluation_every: int = 1_000
     evaluation_images: int = 32
-
-    @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.evaluation_every
-
-    @property
-    def init_seed(self) -> int:
-        return self.seeds.init
 
     @property
     def size(self) -> int:

@@ -82,10 +82,6 @@ class Supervised(TaskLearner):
     schedule: Literal["constant", "cosine"] = "constant"
 
     @property
-    def steps(self) -> int:
-        return self.training_steps
-
-    @property
     def network(self) -> Model:
         return self.model
 

@@ -259,11 +259,3 @@ class SlotNetwork(Seer):
         if question is None:
             return read[..., 0, :]
         return jax.nn.logsumexp(read, axis=-1) - math.log(read.shape[-1])
-
-
-# Three widths of each; depth and slots stay as they are.
-SIZES: dict[str, dict[str, SeerModel]] = {
-    "bag": {"small": BagNet(16), "middle": BagNet(32), "large": BagNet(64)},
-    "conv": {"small": ConvNet(16), "middle": ConvNet(32), "large": ConvNet(64)},
-    "slots": {"small": SlotNet(16), "middle": SlotNet(32), "large": SlotNet(64)},
-}
