@@ -54,9 +54,9 @@ def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path, monkeypatch
         monkeypatch.setattr(instrument, "version", version)
     store = Store.open(tmp_path / "store")
     import_bundle(store, bundle)
-    name, _, preset = bundle.stem.rpartition("-")
-    study = study_named(name)
-    request = Request(study, preset, {})
+    recorded = json.loads(told.read_text("utf-8"))
+    study = study_named(recorded["study"])
+    request = Request(study, recorded["preset"], recorded["settings"])
     # A study whose instruments read more by now is to be recorded again; its numbers stay those
     # of the earlier form until then, and its page says so.
     if older := outgrown(store, request.cells()):
@@ -66,4 +66,4 @@ def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path, monkeypatch
     found = collect(request, store)
     assert found.missing == 0, "the code asks for cells or readings that were not recorded"
     again = json.loads(json.dumps(summary_of(found)))
-    assert rounded(again) == rounded(json.loads(told.read_text("utf-8")))
+    assert rounded(again) == rounded(recorded)

@@ -5,8 +5,8 @@
     python tools/pages.py binding ...  # these studies only
 
 What people wrote around the tables stays as it is. A study that was recorded for the first time
-gets its table of verdicts in place of "Not recorded yet.", and one recorded at another preset, too,
-in a part of its own at the end; what it means is yours to write.
+gets its table of verdicts in place of "Not recorded yet.", and one recorded on two CPU cores or at
+preset `quick`, too, in a part of its own at the end; what it means is yours to write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from recombine.studies import REGISTRY
 ROOT = Path(__file__).resolve().parents[1]
 VERDICTS = ("supported", "refuted", "inconclusive", "not tested")
 NOT_RECORDED = "Not recorded yet."
-PRESETS = ("standard", "quick")  # that results/ may hold
+# What results/ may hold of a study, and above which of its page it stands: `cores` is `standard`
+# thinned to what two CPU cores can carry.
+RECORDS = {"standard": "", "cores": "## On two CPU cores", "quick": "## At preset quick"}
 CALLED = {"NVIDIA H200": "one H200", "cpu": "two CPU cores"}
 _GRID = "| name | what | smoke | quick | standard | paper |"
 _CLAIMS = "| claim | sentence | criterion | unit |"
@@ -41,9 +43,9 @@ def page_of(name: str) -> Path:
     return ROOT / "docs" / "studies" / f"{name}.md"
 
 
-def recorded(name: str, preset: str = "standard") -> dict[str, Any] | None:
+def recorded(name: str, record: str = "standard") -> dict[str, Any] | None:
     """The summary of a study that lies in results/, where there is one."""
-    file = ROOT / "results" / f"{name}-{preset}.json"
+    file = ROOT / "results" / f"{name}-{record}.json"
     return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
 
@@ -121,29 +123,29 @@ def with_table(text: str, head: str, rows: Sequence[str]) -> str:
     return before + found + "\n".join([rule, *rows, *rest[kept:]]) if found else text
 
 
-def with_result(text: str, name: str, summary: dict[str, Any]) -> str:
+def with_result(text: str, name: str, summary: dict[str, Any], record: str = "standard") -> str:
     """The text with what was found, in the place that was kept for it the first time."""
-    preset = summary["preset"]
+    link = f"([page](../../results/{name}-{record}.html), "
     where = (
-        f"On {devices(summary)}, preset `{preset}`, {summary['cells']} cells "
-        f"([page](../../results/{name}-{preset}.html), "
+        f"On {devices(summary)}, {asked(summary)}, {summary['cells']} cells {link}"
         "[how it was made](../../results/README.md)):"
     )
-    said = re.compile(rf"^On [^\n]*, preset `{preset}`, [^\n]*\):\n\n[^\n]+", re.MULTILINE)
+    said = re.compile(rf"^On [^\n]*{re.escape(link)}[^\n]*\):\n\n[^\n]+", re.MULTILINE)
     if not said.search(text):
         first = f"{where}\n\n{summary['verdict']}\n\n{_FOUND}\n|---|---|---|---|\n"
-        if preset == "standard":
-            text = text.replace(NOT_RECORDED, first)
+        if head := RECORDS[record]:
+            text = f"{text.rstrip()}\n\n{head}\n\n{first}"
         else:
-            text = f"{text.rstrip()}\n\n{heading(preset)}\n\n{first}"
+            text = text.replace(NOT_RECORDED, first)
     text = said.sub(lambda _: f"{where}\n\n{summary['verdict']}", text)
     before, where, after = text.partition(where)
     return before + where + with_table(after, _FOUND, found_rows(summary))
 
 
-def heading(preset: str) -> str:
-    """Above what was found at another preset than `standard`."""
-    return f"## At preset {preset}"
+def asked(summary: dict[str, Any]) -> str:
+    """The preset, and what was set otherwise."""
+    settings = " ".join(f"{name}={value}" for name, value in summary.get("settings", {}).items())
+    return f"preset `{summary['preset']}`" + (f" with `{settings}`" if settings else "")
 
 
 def devices(summary: dict[str, Any]) -> str:
@@ -157,9 +159,9 @@ def true_page(name: str, text: str) -> str:
     study = study_named(name)
     text = with_table(text, _GRID, grid_rows(study, text))
     text = with_table(text, _CLAIMS, claim_rows(study))
-    for preset in PRESETS:
-        if (summary := recorded(name, preset)) is not None:
-            text = with_result(text, name, summary)
+    for record in RECORDS:
+        if (summary := recorded(name, record)) is not None:
+            text = with_result(text, name, summary, record)
     return text
 
 
@@ -172,14 +174,14 @@ def row_of(file: str, name: str, link: str = "") -> str:
 def wrong_rows(name: str) -> list[str]:
     """The tables of studies that do not say what was recorded."""
     missing = []
-    found = {p: told for p in PRESETS if (told := recorded(name, p)) is not None}
-    for preset, summary in found.items():
-        here = row_of("results/README.md", name, f"{name}-{preset}.html")
+    found = {r: told for r in RECORDS if (told := recorded(name, r)) is not None}
+    for record, summary in found.items():
+        here = row_of("results/README.md", name, f"{name}-{record}.html")
         rows = {"results/README.md": here}
-        if preset == next(iter(found)):  # README tells the largest
+        if record == next(iter(found)):  # README tells the largest
             rows["README.md"] = row_of("README.md", name)
         missing += [
-            f"{file}: {name} at {preset} should say {number} {verdict}"
+            f"{file}: {name} ({record}) should say {number} {verdict}"
             for file, row in rows.items()
             for verdict, number in counted(summary).items()
             if not re.search(rf"\b{number}( of \d+)?( claims)? {verdict}\b", row)
