@@ -20,7 +20,7 @@ from recombine.live import Answer, Scripted, kit_named, run_kit
 from recombine.live.asking import questions_of
 from recombine.live.constraints import said
 from recombine.live.constraints_page import null_shares, problem_of
-from recombine.live.kit import scored
+from recombine.live.kit import Answers, scored
 
 from .standin import StandIn
 
@@ -131,6 +131,12 @@ def test_one_who_guesses_is_told_that_guessing_reaches_as_much():
     assert artefact.estimate == pytest.approx(0, abs=1e-12)
     assert artefact.low < -0.2 and artefact.high > 0.2  # twelve that agree are not all
     assert "the guess" in claims["power flow: artefact"].measure(None).note  # type: ignore[arg-type]
+
+
+def test_who_guesses_often_enough_is_called_an_artefact():
+    answers = answered(drawn({"tasks": "case9"}, items=8), guess)
+    often = Answers([*answers] * 20, 160)  # as if so many instances had been asked
+    assert verdicts(often)["power flow: artefact"].verdict == "supported"
 
 
 def concluded(answers):
