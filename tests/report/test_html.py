@@ -54,6 +54,13 @@ def test_rendering_twice_gives_identical_bytes() -> None:
     assert render(report()).encode() == render(report()).encode()
 
 
+def test_a_page_says_what_was_set_otherwise_than_its_preset_has_it() -> None:
+    assert "preset quick" in Page(render(EMPTY)).text
+    thinned = replace(EMPTY, preset="standard with seeds=2 width=64")
+    assert "preset standard with seeds=2 width=64" in Page(render(thinned)).text
+    assert "preset" not in Page(render(replace(EMPTY, preset="an audit"))).text
+
+
 def test_a_page_starts_with_its_doctype_and_is_valid_utf8() -> None:
     for made in (report(), hostile(), EMPTY):
         assert render(made).encode().startswith(b"<!doctype html>\n<html")

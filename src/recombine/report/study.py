@@ -11,7 +11,7 @@ from recombine.instruments._instrument import check_controls
 from recombine.lab.files import canonical_json, write_bytes
 from recombine.lab.identity import canonical, node_id
 from recombine.lab.judge import Judgement
-from recombine.lab.run import Outcome
+from recombine.lab.run import Outcome, Request
 from recombine.lab.statistics import Interval
 from recombine.lab.store import Store
 from recombine.report.document import ClaimRow, Report
@@ -41,7 +41,7 @@ def report_of(outcome: Outcome) -> Report:
         title=(study.__doc__ or study.name).split("\n")[0].rstrip("."),
         question=study.question,
         source=study.source,
-        preset=request.preset,
+        preset=" with ".join(filter(None, [request.preset, _settings(request)])),
         verdict_sentence=study.conclusion(outcome.judgements),
         claims=tuple(_row(j) for j in sorted(outcome.judgements, key=_untested)),
         sections=tuple(sections),
@@ -133,11 +133,15 @@ def _devices(outcome: Outcome) -> list[str]:
     )  # fmt: skip
 
 
+def _settings(request: Request) -> str:
+    """What was set otherwise than the preset has it, as it is typed."""
+    return " ".join(f"{name}={value}" for name, value in sorted(request.settings.items()))
+
+
 def _repeat(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     request = outcome.request
-    settings = " ".join(f"{name}={value}" for name, value in request.settings.items())
     command = f"recombine run {request.study.name} --preset {request.preset}"
-    if settings:
+    if settings := _settings(request):
         command += f" --set {settings}"
     return (
         ("command", command),

@@ -134,10 +134,12 @@ def _table(grid: Any, results: Results, final: Results) -> Table:
             rows.append([task, best(results, task, grid.configurations), width,
                          here[0].labels["parameters"],
                          *(_listed(found) for found in (numbers, ended, loose))])  # fmt: skip
+    columns = ["task", "configuration", "width", "parameters", EXACT, "with the end given",
+               "whatever the numbers of variables"]  # fmt: skip
+    told = [n for n, _ in enumerate(columns) if any(row[n] for row in rows)]
     return Table(
-        "Exact answers by task and width",
-        ["task", "configuration", "width", "parameters", EXACT, "with the end given",
-         "whatever the numbers of variables"], rows,
+        "Exact answers by task and width", [columns[n] for n in told],
+        [[row[n] for n in told] for row in rows],
         "Means over seeds with 95 % intervals. Tasks are not averaged into one score. With the end "
         "given: exact if the network were told where to stop, where there is more than ever. "
         "Logical forms name their variables by numbers, and one with other numbers can say the "
