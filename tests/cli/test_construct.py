@@ -83,7 +83,10 @@ def test_shuffled_intervals_cost_a_layer(recombine):
         (("hyperteacher", "--tolerance", "1e-9"), "use --tolerance "),
         (("hyperteacher", "--tolerance", ".1", "--segments", "8"), "--tolerance and --segments"),
         (("hyperteacher", "--segments", "8", "--method", "depth"), "give --tolerance"),
-        (("hyperteacher", "--segments", "1"), "at least 2, got 1"),
+        (
+            ("hyperteacher", "--segments", "1"),
+            "--segments 1: expected a whole number",
+        ),
         (("hyperteacher", "--method", "dpeth"), "did you mean 'depth'"),
         (("hyperteacher", "--encoding", "few-shot"), "use identity, orthogonal, tokens"),
         (("hyperteacher", "--encoding", "token"), "did you mean 'tokens'"),

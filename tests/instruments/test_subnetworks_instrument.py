@@ -58,10 +58,10 @@ def test_it_keeps_the_contract_and_finds_planted_halves(masks):
     assert ("notes" in reading.tables) == (density < reading.values["density"])
 
 
-@pytest.mark.parametrize(("name", "such"), [("batches", 8), ("draws", 6)])
+@pytest.mark.parametrize("name", ["batches", "draws"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "a"])
-def test_a_reading_of_nothing_is_refused(name, such, value):
-    with pytest.raises(InvalidRequest, match=f"{name}=.*at least 1, such as {such}"):
+def test_a_reading_of_nothing_is_refused(name, value):
+    with pytest.raises(InvalidRequest, match=f"{name}=.*at least 1"):
         Subnetworks(**{name: value})
 
 

@@ -100,7 +100,7 @@ def hurts_beyond_random(row: Row) -> float:
 def error_ratio(own: float, other: float) -> float:
     """The ratio of two errors (1 - R²), as log2; what the whole network has cancels.
 
-    >>> error_ratio(own=0.2, other=0.8)
+    >>> error_ratio(own=0.0, other=0.75)
     2.0
     """
     return math.log2(max(1 - own, SMALLEST) / max(1 - other, SMALLEST))
