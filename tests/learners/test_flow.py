@@ -349,7 +349,7 @@ def test_success_along_training_is_the_share_of_quick_pictures_a_judge_finds_rig
         ({"average": -0.1}, "average must be a number from 0 to below 1"),
         ({"average": "slow"}, "average must be a number"),
         ({"model": DiT(patch=3)}, "4 x 4 pixels do not divide into patches of 3 x 3"),
-        ({"training_steps": 0}, "training_steps must be a whole number"),
+        ({"training_steps": 0}, "training_steps=0: expected a whole number"),
     ],
 )
 def test_an_impossible_request_is_refused_before_anything_compiles(wrong, sentence):
