@@ -269,10 +269,10 @@ def test_progress_tells_images_from_judgements(capsys):
     progress.done()
     assert capsys.readouterr().err.splitlines() == [
         "images: 50 % (An owl.)",
-        "images: 100 %, about 0 s left",
+        "images: 100 %",
         "judging: 0 % (1 of 2)",
         "resting",
-        "judging: 100 %, about 0 s left",
+        "judging: 100 %",
     ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -58,18 +59,33 @@ def _train_layer(
     together = any(not shard.over.trivial for shard in shards)
     workers = 1 if together else AHEAD if device().accelerated else device().cores
     todo = {shard.id: shard for shard in shards if any(c in missing for c in shard.cells)}
-    weights = {s.id: missing_steps(s, learners) for s in todo.values()}
+    weights = {s.id: work(s, learners) for s in todo.values()}
+    kinds = {s.id: kind(s, learners) for s in todo.values()}
 
     def job(shard: Shard) -> None:
         _run(session, name, shard, learners)
         finished()
 
     jobs = {shard.id: lambda shard=shard: job(shard) for shard in todo.values()}
-    session.carry_out("training", jobs, weights, workers)
+    session.carry_out("training", jobs, weights, workers, kinds)
 
 
-def missing_steps(shard: Shard, learners: Mapping[str, Learner]) -> int:
-    return len(shard.cells) * learners[shard.cells[0]].steps
+def work(shard: Shard, learners: Mapping[str, Learner]) -> int:
+    """How much there is to do, until the pace of its kind is measured.
+
+    A step of a large network takes time by its size, steps of small ones take equally long: the
+    root lies between.
+    """
+    learner = learners[shard.cells[0]]
+    return len(shard.cells) * learner.steps * max(1, math.isqrt(learner.size))
+
+
+def kind(shard: Shard, learners: Mapping[str, Learner]) -> Hashable:
+    """What trains at one pace."""
+    learner = learners[shard.cells[0]]
+    if learner.host_driven:
+        return type(learner)
+    return learner.program(shard.precision), learner.size
 
 
 def _planned(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,13 +14,24 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 LINE_SECONDS = 15.0
+# What a job does before its work moves. Work told here was done by an earlier command.
+BEFORE = ("preparing", "compiling")
+
+
+@dataclass
+class Pace:
+    """How long work of one kind took the threads that did it."""
+
+    seconds: float = 0.0
+    work: int = 0
 
 
 @dataclass
 class Watch:
     """Collects progress from worker threads; `draw` is called now and then by the main thread.
 
-    Work is counted in steps of all shards together, so the estimate holds for the whole run.
+    Jobs of one kind take equally long for equal work, and how long is measured; until the first of
+    a kind is under way it is expected to go at the pace of all others.
     """
 
     quiet: bool = False
@@ -27,44 +40,79 @@ class Watch:
     done: dict[str, int] = field(default_factory=dict)
     doing: dict[str, str] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
-    _begun: float = 0.0
-    _base: int = 0
+    kinds: dict[str, Hashable] = field(default_factory=dict)
+    _paces: dict[Hashable, Pace] = field(default_factory=dict)
+    _clocks: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _measured: tuple[float, float] = (math.inf, -math.inf)  # from when to when paces were measured
     _last: float = 0.0
     _bar: Progress | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, title: str, weights: dict[str, int]) -> None:
-        """`weights` gives each shard's share of the work: its steps times its members."""
+    def start(
+        self, title: str, weights: Mapping[str, int], kinds: Mapping[str, Hashable] | None = None
+    ) -> None:
+        """`weights` gives each job's work, `kinds` what is alike; without it all jobs are."""
         with self._lock:
-            self.title, self.weights = title, dict(weights)
+            self.title, self.weights, self.kinds = title, dict(weights), dict(kinds or {})
             self.total = sum(weights.values())
             self.done, self.doing = {}, {}
-            self._begun, self._base, self._last = time.monotonic(), 0, 0.0
+            self._paces, self._clocks, self._measured = {}, {}, (math.inf, -math.inf)
+            self._last = 0.0
 
-    def __call__(self, shard: str, done: int, total: int, doing: str) -> None:
+    def begin(self, job: str) -> None:
+        """A job begins; how long it took is known at its end if it tells nothing in between."""
         with self._lock:
-            part = self.weights.get(shard, total) * done // max(total, 1)
-            if shard not in self.done:
-                self._base += part  # resumed work is done already, and says nothing of the pace
-            self.done[shard], self.doing[shard] = part, doing
+            self._clocks[job] = (time.monotonic(), 0)
 
-    def finish(self, shard: str) -> None:
+    def __call__(self, job: str, done: int, total: int, doing: str) -> None:
         with self._lock:
-            self.done[shard] = self.weights.get(shard, 0)
-            self.doing.pop(shard, None)
+            part = self.weights.get(job, 0) * done // max(total, 1)
+            if doing in BEFORE or job not in self.done:
+                self._clocks.pop(job, None)
+            if doing not in BEFORE:
+                self._measure(job, part)
+            self.done[job], self.doing[job] = part, doing
+
+    def finish(self, job: str) -> None:
+        with self._lock:
+            if job not in self.done:
+                self._measure(job, self.weights.get(job, 0))
+            self.done[job] = self.weights.get(job, 0)
+            self.doing.pop(job, None)
+
+    def _measure(self, job: str, part: int) -> None:
+        now = time.monotonic()
+        then, before = self._clocks.get(job, (now, part))
+        pace = self._paces.setdefault(self.kinds.get(job), Pace())
+        pace.seconds, pace.work = pace.seconds + now - then, pace.work + part - before
+        self._measured = min(self._measured[0], then), max(self._measured[1], now)
+        self._clocks[job] = (now, part)
 
     def state(self) -> tuple[int, float | None, str]:
         """(work done, seconds left if that can be told, what is being done)."""
         with self._lock:
-            done = sum(self.done.values())
-            seconds = time.monotonic() - self._begun
-            fresh = done - self._base
-            left = (self.total - done) * seconds / fresh if fresh > 0 else None
-            return done, left, ", ".join(sorted(set(self.doing.values())))
+            doing = ", ".join(sorted(set(self.doing.values())))
+            return sum(self.done.values()), self._left(), doing
+
+    def _left(self) -> float | None:
+        """Seconds left: what all jobs would take one thread, at as many at once as were so far."""
+        paces = {kind: pace for kind, pace in self._paces.items() if pace.work > 0}
+        seconds = sum(pace.seconds for pace in paces.values())
+        begun, latest = self._measured
+        if not seconds or latest <= begun:
+            return None
+        usual = seconds / sum(pace.work for pace in paces.values())
+        each = {kind: pace.seconds / pace.work for kind, pace in paces.items()}
+        jobs = [
+            (weight - self.done.get(job, 0)) * each.get(self.kinds.get(job), usual)
+            for job, weight in self.weights.items()
+        ]
+        at_once = seconds / (latest - begun)
+        return max(sum(jobs) / at_once, max(jobs, default=0.0))
 
     def line(self) -> str:
         done, left, doing = self.state()
-        estimate = f", about {duration(left)} left" if left is not None else ""
+        estimate = f", about {duration(left)} left" if left else ""
         what = f" ({doing})" if doing else ""
         return f"{self.title}: {100 * done / max(self.total, 1):.0f} %{estimate}{what}"
 
@@ -90,7 +138,7 @@ class Watch:
             self._bar.start()
             self._bar.add_task(self.title, total=self.total, left="")
         done, left, doing = self.state()
-        told = "" if left is None else f"about {duration(left)} left"
+        told = f"about {duration(left)} left" if left else ""
         task = self._bar.task_ids[0]
         self._bar.update(task, completed=done, left=f"{told} {doing}".strip())
         if last:

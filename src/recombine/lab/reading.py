@@ -41,15 +41,16 @@ def possible(session: Session, cells: Sequence[Cell]) -> Iterator[Job]:
 def read(session: Session, cells: Sequence[Cell]) -> None:
     """Takes every reading that is not in the store."""
     jobs: dict[str, Callable[[], None]] = {}
+    kinds: dict[str, Kind] = {}
     first: dict[Kind, str] = {}
     for name, kind, job in possible(session, cells):
-        jobs[name] = job
+        jobs[name], kinds[name] = job, kind
         first.setdefault(kind, name)
     # One of each kind first: eight threads that begin alike would all compile the same.
     early = {name: jobs.pop(name) for name in first.values()}
     for part in (early, jobs):
         if part:
-            session.carry_out("reading", part, dict.fromkeys(part, 1), workers())
+            session.carry_out("reading", part, dict.fromkeys(part, 1), workers(), kinds)
 
 
 def workers() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
@@ -40,13 +40,13 @@ class Session:
 
     def carry_out(
         self, title: str, jobs: Mapping[str, Callable[[], None]], weights: Mapping[str, int],
-        workers: int,
+        workers: int, kinds: Mapping[str, Hashable] | None = None,
     ) -> None:  # fmt: skip
         """Runs jobs on threads while this thread watches for signals and draws progress.
 
         A job that is being done by another process is left to it and looked at again later.
         """
-        self.watch.start(title, dict(weights))
+        self.watch.start(title, weights, kinds)
         waiting = dict(jobs)
         running: dict[Future[None], str] = {}
         pool = ThreadPoolExecutor(workers)
@@ -59,6 +59,7 @@ class Session:
                     raise failed
                 if time.monotonic() >= pause:
                     for name in list(waiting)[: workers - len(running)]:
+                        self.watch.begin(name)
                         running[pool.submit(waiting.pop(name))] = name
                 ended, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 if not running:

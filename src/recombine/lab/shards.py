@@ -269,6 +269,7 @@ def _train(
         between = population.t % learner.evaluate_every != 0 and population.t < population.steps
         return between or population.running()
 
+    progress(shard.id, population.t, population.steps, "training")
     while unfinished():
         if stop.wanted:
             checkpoints.save_now(population)
