@@ -647,6 +647,27 @@ def test_a_round_does_not_wait_for_cells_whose_data_are_not_here(tmp_path, monke
     ]  # fmt: skip
 
 
+class OneCannotBe(Adaptive):
+    """One of two pilots fails: for a reason that stays, or by a crash that may not come again."""
+
+    name = "one-cannot-be"
+
+    def __init__(self, fault: str):
+        self.fault = fault
+
+    def cells(self, grid: Rates) -> list[Cell]:
+        poor, good = min(grid.rate), max(grid.rate)
+        faulty = Line(seed=0, rate=good, training_steps=grid.steps, fault=self.fault)
+        return [self.cell(grid, poor, 0), Cell(faulty, {"rate": good, "seed": 0}, (Exam(),))]
+
+
+@pytest.mark.parametrize(("fault", "seeds"), [("bad input", [0, 1, 2]), ("crash", [0])])
+def test_a_round_waits_only_for_cells_that_can_still_come(tmp_path, fault, seeds):
+    outcome = run(Request(OneCannotBe(fault), "smoke"), Session(Store.open(tmp_path)))
+    assert outcome.missing == 1 and not outcome.finished
+    assert [row.labels["seed"] for row in outcome.results] == seeds
+
+
 def test_results_that_came_home_without_weights_are_whole_again_when_they_are_needed(tmp_path):
     away, home = Store.open(tmp_path / "away"), Store.open(tmp_path / "home")
     request = Request(Adaptive(), "smoke")

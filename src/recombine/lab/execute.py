@@ -195,10 +195,12 @@ def needed_nodes(cell: Cell) -> list[tuple[str, str]]:
     return list(found)
 
 
-def lacks_data(store: Store, cell: Cell) -> bool:
-    """Whether data that a cell needs were asked for here and could not be made."""
+def out_of_reach(store: Store, cell: Cell) -> bool:
+    """Whether a cell cannot be here: its data could not be made, or no second try can help."""
     return any(
-        kind == "material" and not store.has(kind, node) and store.failure(kind, node) is not None
+        not store.has(kind, node)
+        and (kind == "material" or hopeless(store, kind, node))
+        and store.failure(kind, node) is not None
         for kind, node in needed_nodes(cell)
     )
 

@@ -128,9 +128,9 @@ def rounds(request: Request, store: Store, *, write: bool):
     yield feasible
     cells = list(feasible.cells)
     for number in range(1, 100):
-        # What cannot be done here for want of its data holds nobody up. Once the data are there
-        # the round is another one, and what this one did is part of it.
-        can = [cell for cell in cells if not execute.lacks_data(store, cell)]
+        # What cannot be done here, for want of its data or at all, holds nobody up. Once the data
+        # are there the round is another one, and what this one did is part of it.
+        can = [cell for cell in cells if not execute.out_of_reach(store, cell)]
         rows, missing, _ = gather_rows(store, can)
         if missing or not can:
             return
