@@ -64,6 +64,8 @@ def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path, monkeypatch
         assert "ecorded with an earlier form" in page.read_text("utf-8")
         pytest.skip(f"to be recorded again ({'; '.join(older)})")
     found = collect(request, store)
+    if away := {why for _, why in found.infeasible if "is not on this machine" in why}:
+        pytest.skip("; ".join(sorted(away)))
     assert found.missing == 0, "the code asks for cells or readings that were not recorded"
     again = json.loads(json.dumps(summary_of(found)))
     assert rounded(again) == rounded(recorded)

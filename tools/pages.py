@@ -31,8 +31,13 @@ ROOT = Path(__file__).resolve().parents[1]
 VERDICTS = ("supported", "refuted", "inconclusive", "not tested")
 NOT_RECORDED = "Not recorded yet."
 # What results/ may hold of a study, and above which of its page it stands: `cores` is `standard`
-# thinned to what two CPU cores can carry.
-RECORDS = {"standard": "", "cores": "## On two CPU cores", "quick": "## At preset quick"}
+# thinned to what two CPU cores can carry, `further` the same with what was left out there.
+RECORDS = {
+    "standard": "",
+    "cores": "## On two CPU cores",
+    "further": "## Further on two CPU cores",
+    "quick": "## At preset quick",
+}
 CALLED = {"NVIDIA H200": "one H200", "cpu": "two CPU cores"}
 _GRID = "| name | what | smoke | quick | standard | paper |"
 _CLAIMS = "| claim | sentence | criterion | unit |"
