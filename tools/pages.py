@@ -74,6 +74,8 @@ def grid_rows(study: Study, text: str) -> list[str]:
         *(
             line([f"`{name}`", words.get(name, "?"), *(shown(getattr(g, name)) for g in grids)])
             for name in (field.name for field in dataclasses.fields(grids[0]))
+            # Every grid has it; a page tells of it where a preset draws other seeds.
+            if name != "first_seed" or any(g.first_seed for g in grids)
         ),
         *unnamed,
         line(["", "cells", *(cells(study, preset) for preset in study.presets)]),

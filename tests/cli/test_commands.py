@@ -329,3 +329,25 @@ def test_values_may_be_set_one_by_one(recombine, tmp_path):
     apart = recombine(*words, "--set", "seeds=1", "--set", "held_out=0.25")
     assert apart == together and apart[0] == 0
     assert apart != recombine(*words, "--set", "held_out=0.25")
+
+
+def test_a_study_is_repeated_on_other_seeds_and_its_finished_seeds_are_not_trained_again(
+    recombine: Run, store: Path
+):
+    before = Store.open(store).ids("cell")
+    code, told, _ = recombine("repeat", *SMOKE, "--store", store, "--quiet")
+    assert code == 0 and "seeds from 0 " in told and "seeds from 100 " in told
+    assert len(Store.open(store).ids("cell")) == 2 * len(before)
+    code, told, _ = recombine("repeat", *SMOKE, "--store", store, "--json")
+    summary = json.loads(told)
+    assert code == 0 and [time["missing"] for time in summary["times"]] == [0, 0]
+    assert [time["grid"]["first_seed"] for time in summary["times"]] == [0, 100]
+    page = Path(summary["page"]).read_text("utf-8")
+    assert "Do the verdicts survive other seeds?" in page
+
+
+def test_once_is_no_repetition_and_no_seed_is_below_zero(recombine: Run, store: Path):
+    code, _, told = recombine("repeat", *SMOKE, "--times", 1, "--store", store)
+    assert code == 2 and "--times 1: expected at least 2" in told
+    code, _, told = recombine("plan", *SMOKE, "--set", "first_seed=-1", "--store", store)
+    assert code == 2 and "first_seed=-1: expected at least 0" in told

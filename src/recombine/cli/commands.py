@@ -46,6 +46,16 @@ def run(chosen: Namespace) -> int:
     )  # fmt: skip
 
 
+def repeat(chosen: Namespace) -> int:
+    from recombine.cli.running import repeat_to_end
+
+    limit = None if chosen.time is None else parse_duration(chosen.time)
+    return repeat_to_end(
+        _request(chosen), chosen.times, chosen.store, limit=limit, quiet=chosen.quiet,
+        as_json=chosen.json,
+    )  # fmt: skip
+
+
 def demo(chosen: Namespace) -> int:
     from recombine.cli.running import run_to_end
     from recombine.lab.run import Request, study_named

@@ -133,15 +133,18 @@ def build() -> argparse.ArgumentParser:
     made = command("run", "Runs a study to its verdict; continues where it stopped.",
                    "recombine run coverage --preset quick --set width=64,128 seeds=5")  # fmt: skip
     _study(made)
-    made.add_argument(
-        "--for", dest="time", metavar="TIME", default=None,
-        help="stop at a border after this long, such as 9m, and continue later",
-    )  # fmt: skip
+    _running(made)
     made.add_argument(
         "--adopt", action="store_true",
         help="continue checkpoints written on another kind of machine",
     )  # fmt: skip
-    made.add_argument("--quiet", action="store_true", help="no progress")
+
+    made = command("repeat", "Runs a study on other seeds, too, and says which verdicts hold.",
+                   "recombine repeat boundary --preset quick --times 3")  # fmt: skip
+    _study(made)
+    made.add_argument("--times", type=int, default=2,
+                      help="sets of seeds in all (default: 2)")  # fmt: skip
+    _running(made)
 
     made = command("status", "What is done, running, failed and planned.",
                    "recombine status coverage --preset quick")  # fmt: skip
@@ -282,6 +285,14 @@ def _study(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument("--set", nargs="+", action="extend", default=[], dest="settings",
                         metavar="NAME=VALUE",
                         help="grid values, such as width=64,128 seeds=5")  # fmt: skip
+
+
+def _running(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--for", dest="time", metavar="TIME", default=None,
+        help="stop at a border after this long, such as 9m, and continue later",
+    )  # fmt: skip
+    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def _generator(parser: argparse.ArgumentParser) -> None:

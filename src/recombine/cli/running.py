@@ -7,16 +7,18 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from recombine.cli.planning import cannot_exist
 from recombine.cli.words import say, text_table
-from recombine.errors import Interrupted
+from recombine.errors import Interrupted, InvalidRequest
 from recombine.lab.device import enable_compilation_cache
 from recombine.lab.execute import Session
 from recombine.lab.progress import Watch, duration
+from recombine.lab.repeat import again
 from recombine.lab.run import Outcome, Request, run
 from recombine.lab.shards import Stop
 from recombine.lab.store import Store
@@ -30,23 +32,9 @@ def run_to_end(
 ) -> int:  # fmt: skip
     """Runs a study, writes its report, says what was found and where; 1 if a cell failed."""
     begun = time.monotonic()
-    store = Store.open(place)
-    store.check_writable()
-    enable_compilation_cache()
-    stop = Stop(deadline=None if limit is None else begun + limit)
-    _listen(stop)
-    session = Session(store, stop, Watch(quiet=quiet or as_json), adopt)
-    try:
+    with session_on(place, limit, quiet=quiet, adopt=adopt, as_json=as_json) as session:
         outcome = run(request, session)
-    except Interrupted as end:
-        if stop.signal is None:
-            say(f"stopped after {duration(time.monotonic() - begun)} as asked; "
-                "run the same command to continue")  # fmt: skip
-            if as_json:
-                print(json.dumps({"finished": False}))
-            raise Interrupted("", 0) from end
-        raise
-    page, numbers = write_report(store, outcome)
+    page, numbers = write_report(session.store, outcome)
     if as_json:
         print(json.dumps({**summary_of(outcome), "page": str(page), "summary": str(numbers)}))
         return 1 if outcome.failed else 0
@@ -62,6 +50,59 @@ def run_to_end(
         print(f"failed: {name}: {reason}")
     print(f"took {duration(time.monotonic() - begun)}; report: {page}")
     return 1 if outcome.failed else 0
+
+
+def repeat_to_end(
+    request: Request, times: int, place: str | Path, *, limit: float | None = None,
+    quiet: bool = False, as_json: bool = False,
+) -> int:  # fmt: skip
+    """Runs a study on several sets of seeds and says which verdicts hold; 1 if a cell failed."""
+    from recombine.report.repeat import comparison, summary, write_repetition
+
+    if times < 2:
+        raise InvalidRequest(f"--times {times}: expected at least 2, to have what to compare")
+    begun = time.monotonic()
+    outcomes = []
+    with session_on(place, limit, quiet=quiet, as_json=as_json) as session:
+        for number in range(times):
+            asked = again(request, number)
+            session.watch.say(f"seeds from {asked.grid.first_seed} ({number + 1} of {times})")
+            outcomes.append(run(asked, session))
+            write_report(session.store, outcomes[-1])
+    page, numbers = write_repetition(session.store, outcomes)
+    failed = any(outcome.failed for outcome in outcomes)
+    if as_json:
+        print(json.dumps({**summary(outcomes), "page": str(page), "summary": str(numbers)}))
+        return 1 if failed else 0
+    table = comparison(outcomes)
+    print(text_table(list(table.columns), [list(row) for row in table.rows]))
+    print()
+    print(summary(outcomes)["verdict"])
+    print(f"took {duration(time.monotonic() - begun)}; report: {page}")
+    return 1 if failed else 0
+
+
+@contextmanager
+def session_on(
+    place: str | Path, limit: float | None, *, quiet: bool, as_json: bool, adopt: bool = False
+) -> Iterator[Session]:
+    """A session on a store that listens to signals, and says how to go on where time is over."""
+    begun = time.monotonic()
+    store = Store.open(place)
+    store.check_writable()
+    enable_compilation_cache()
+    stop = Stop(deadline=None if limit is None else begun + limit)
+    _listen(stop)
+    try:
+        yield Session(store, stop, Watch(quiet=quiet or as_json), adopt)
+    except Interrupted as end:
+        if stop.signal is None:
+            say(f"stopped after {duration(time.monotonic() - begun)} as asked; "
+                "run the same command to continue")  # fmt: skip
+            if as_json:
+                print(json.dumps({"finished": False}))
+            raise Interrupted("", 0) from end
+        raise
 
 
 def _listen(stop: Stop) -> None:

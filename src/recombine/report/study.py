@@ -23,18 +23,6 @@ def report_of(outcome: Outcome) -> Report:
     request = outcome.request
     study, grid = request.study, request.grid
     _check_controls(outcome)
-    warnings = []
-    if outcome.missing:
-        warnings.append(
-            f"{outcome.missing} cells are not finished: the verdicts below are preliminary."
-        )
-    if outcome.results.diverged:
-        warnings.append(f"{outcome.results.diverged} members diverged and are left out of means.")
-    warnings += [f"{name} failed: {reason}" for name, reason in outcome.failed[:10]]
-    if outcome.infeasible:
-        reasons = sorted({reason for _, reason in outcome.infeasible})
-        shown = "; ".join(reasons[:3]) + (" …" if len(reasons) > 3 else "")
-        warnings.append(f"{len(outcome.infeasible)} cells of the grid cannot exist: {shown}")
     sections = study.sections(grid, outcome.results) if len(outcome.results) else []
     return Report(
         study=study.name,
@@ -47,8 +35,25 @@ def report_of(outcome: Outcome) -> Report:
         sections=tuple(sections),
         not_shown=study.not_shown,
         repeat=_repeat(outcome),
-        warnings=tuple(warnings),
+        warnings=tuple(what_is_missing(outcome)),
     )
+
+
+def what_is_missing(outcome: Outcome) -> list[str]:
+    """What of the grid is missing, diverged, failed or cannot be."""
+    warnings = []
+    if outcome.missing:
+        warnings.append(
+            f"{outcome.missing} cells are not finished: the verdicts below are preliminary."
+        )
+    if outcome.results.diverged:
+        warnings.append(f"{outcome.results.diverged} members diverged and are left out of means.")
+    warnings += [f"{name} failed: {reason}" for name, reason in outcome.failed[:10]]
+    if outcome.infeasible:
+        reasons = sorted({reason for _, reason in outcome.infeasible})
+        shown = "; ".join(reasons[:3]) + (" …" if len(reasons) > 3 else "")
+        warnings.append(f"{len(outcome.infeasible)} cells of the grid cannot exist: {shown}")
+    return warnings
 
 
 def summary_of(outcome: Outcome) -> dict[str, Any]:

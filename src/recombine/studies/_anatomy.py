@@ -18,6 +18,7 @@ from recombine.lab.intervals import Interval
 from recombine.lab.statistics import within_group_correlation
 from recombine.lab.study import Evidence, NotTested, Results, Row
 from recombine.studies import _base as base
+from recombine.studies._seeded import Seeded
 from recombine.studies._subnetworks import LEARNT, hurts_beyond_random
 
 GENERALIZATION, MODULARITY = "unseen score", "modularity"
@@ -26,7 +27,7 @@ SPARED = 0.5  # of their score, that ablating one module's weights must leave th
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Shapes by held-out shares by weight decays by seeds, each network with a few masks."""
 
     training: str = "quick"

@@ -26,6 +26,7 @@ from recombine.models.diffusion import DiT
 from recombine.models.mlp import MLP
 from recombine.models.sequence import SequenceModel
 from recombine.seeds import Seeds, host_seed
+from recombine.studies._seeded import Seeded
 from recombine.supports import Collected, Support, SupportRule
 from recombine.supports.collected import STRATEGIES
 from recombine.supports.drawing import left
@@ -56,7 +57,7 @@ MOST_LOSS = 0.01  # of chains, in nats a token: an answer of six tokens then has
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Families by starts by strategies; then what a network is unsure of, and other budgets."""
 
     families: tuple[str, ...] = ("hyperteacher", "chains")
@@ -271,14 +272,14 @@ def first_cells(grid: Grid) -> list[Cell]:
             for strategy in (NOTHING, *strategies(grid, family)):
                 found += [
                     cell(grid, family, start, strategy, 0 if strategy == NOTHING else count, seed)
-                    for seed in range(grid.seeds)
+                    for seed in grid.drawn(grid.seeds)
                 ]
     for budget in grid.budgets:
         family, start = grid.families[0], grid.starts[0]
         found += [
             cell(grid, family, start, strategy, new(grid, family, budget), seed)
             for strategy in (COLLECT, RANDOM)
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
     return found
 

@@ -116,7 +116,7 @@ def _coverage(grid: Grid, rows: Results) -> Section:
     for family in grid.families:
         table = []
         here = rows.where(family=family)
-        few = Results([row for row in here if row.labels["seed"] < COVERED])
+        few = Results([row for row in here if row.labels["seed"] in grid.drawn(COVERED)])
         begun = {(family, row.labels["start"], row.labels["seed"]): row
                  for row in few.where(strategy=NOTHING)}  # fmt: skip
         for start in parts.starts(grid, family):

@@ -6,7 +6,7 @@ trains them once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,7 +109,7 @@ _ASKED = {"smoke": (8, 4), "quick": (32, 8), "standard": (160, 16), "paper": (25
 
 
 def cells(
-    size: str, families: tuple[str, ...], rules: tuple[str, ...], seeds: int
+    size: str, families: tuple[str, ...], rules: tuple[str, ...], seeds: Iterable[int]
 ) -> Iterator[Cell]:
     """Every network of the study, labelled with what is known of its dataset."""
     if size not in SIZES:
@@ -121,7 +121,7 @@ def cells(
         for rule, share in setting.datasets:
             if rule not in rules:
                 continue
-            for seed in range(seeds):
+            for seed in seeds:
                 for width in setting.width:
                     yield _cell(size, family, setting, SupportRule(rule, share), width, seed)
 

@@ -25,6 +25,7 @@ from recombine.models._model import Model
 from recombine.models.mlp import MLP
 from recombine.models.transformer import Transformer
 from recombine.studies import _base as base
+from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 NAMES = {"mlp": "MLP", "transformer": "transformer"}
@@ -80,7 +81,7 @@ PUBLISHED = Published(
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Settings (M, K) by models; sizes N are chosen round by round within each.
 
     This one is on the hyperteacher. A grid on another family derives from it and says what its

@@ -47,7 +47,7 @@ class Tables:
     samples: int
     teacher: int
     held_out: float
-    seeds: int
+    seeds: range
     settings: tuple[tuple[int, int], ...]
 
     def family(self, modules: int, active: int) -> Hyperteacher:
@@ -88,7 +88,7 @@ class Tables:
         return [
             self.cell("exact", modules, active, self.held_out, seed)
             for modules, active in self.settings
-            for seed in range(self.seeds)
+            for seed in self.seeds
         ]
 
     def rows(self, results: Results, setting: tuple[int, int]) -> Results:
@@ -125,7 +125,7 @@ class Tables:
             if len(self.settings) < 3:
                 raise NotTested("Needs families of at least three sizes.")
             found = []
-            for seed in range(self.seeds):
+            for seed in self.seeds:
                 rows = [
                     row
                     for setting in self.settings

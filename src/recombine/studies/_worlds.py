@@ -24,6 +24,7 @@ from recombine.report.figures import Estimates, Panel, dots, panels
 from recombine.studies import _base as base
 from recombine.studies import boundary
 from recombine.studies._base import Training, gap, seen, series_over, unseen
+from recombine.studies._seeded import Seeded
 from recombine.studies._worlds_sections import (
     METRIC,
     encodings_section,
@@ -38,7 +39,7 @@ READ: tuple[Instrument, ...] = (Generalization(), Rollout())
 
 
 @dataclass(frozen=True)
-class WorldGrid:
+class WorldGrid(Seeded):
     """Shares, widths and depths; supports and encodings at one width and share."""
 
     training: str = "quick"
@@ -89,26 +90,26 @@ class Worlds(Study):
             self.cell(grid, width=width, held_out=share, seed=seed)
             for width in grid.width
             for share in grid.held_out
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
         main += [
             self.cell(grid, place=place, width=grid.large, held_out=share, seed=seed)
             for place in self.places(grid)[1:]
             for share in grid.held_out
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
         main += [
             self.cell(grid, width=width, depth=depth, held_out=grid.held_out[0], seed=seed)
             for depth in grid.depth[1:]
             for width in grid.width
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
         supports = [
             self.cell(grid, width=grid.large, held_out=self.share(grid, rule), rule=chosen,
                       seed=seed)
             for rule in grid.rule
             for chosen in (rule, "random")
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]  # fmt: skip
         told = [
             self.cell(grid, width=width, depth=depth, held_out=grid.held_out[0], encoding=name,
@@ -116,7 +117,7 @@ class Worlds(Study):
             for name in grid.encoding
             for width in grid.encoding_width or (grid.large,)
             for depth in (grid.depth if grid.encoding_width else grid.depth[:1])
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]  # fmt: skip
         # Cells that two parts share come first with all their instruments.
         return told + main + supports
@@ -220,7 +221,7 @@ class Worlds(Study):
     def lost(self, grid: Any, results: Results, rule: str) -> np.ndarray:
         """Per seed: the score of the random twin minus the rule's, on what both hold out."""
         share, found = self.share(grid, rule), []
-        for seed in range(grid.seeds):
+        for seed in grid.drawn(grid.seeds):
             place = {"width": grid.large, "held_out": share, "seed": seed}
             left, right = (
                 [r for r in base.trained(results.where(rule=name, **place)) if not r.diverged]
@@ -249,7 +250,7 @@ class Worlds(Study):
                     f"{', '.join(behind)}."
                 )
             worst = [
-                min(unseen(row) for row in side.where(seed=seed)) for seed in range(grid.seeds)
+                min(unseen(row) for row in side.where(seed=seed)) for seed in grid.drawn(grid.seeds)
             ]
             return Evidence.of_values(base.require(np.asarray(worst), "Seeds"))
 

@@ -92,7 +92,7 @@ class Anatomy(Study):
             width, depth = sizes_of(shape)
             for share in grid.held_out:
                 for decay in grid.decay:
-                    for seed in range(grid.seeds):
+                    for seed in grid.drawn(grid.seeds):
                         network = base.cell(
                             replace(training, weight_decay=decay), modules=grid.modules,
                             active=grid.active, width=width, depth=depth, held_out=share,

@@ -36,6 +36,7 @@ from recombine.studies._architectures_sections import (
 )
 from recombine.studies._base import seen, unseen
 from recombine.studies._pilots import FIRST_SEED, best_rate, rate_table
+from recombine.studies._seeded import Seeded
 from recombine.studies._tables import LEARNT, TOLERANCE, Tables
 from recombine.supports import SupportRule
 
@@ -43,7 +44,7 @@ CLOSE = 0.05  # how far apart "equal" numbers of parameters may be
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Networks by held-out shares, each at its own rate; tables for several sizes of family."""
 
     models: tuple[str, ...] = MODELS
@@ -74,7 +75,7 @@ class Grid:
         settings = tuple((m, k) for m in self.table_modules for k in self.table_active)
         return Tables(
             self.entries, self.table_steps, self.tasks, self.samples, self.teacher, self.easiest,
-            self.seeds, settings,
+            self.drawn(self.seeds), settings,
         )  # fmt: skip
 
     @property
@@ -128,13 +129,13 @@ class Architectures(Study):
             for name in grid.models
             for share in grid.held_out
             for rate in grid.rates
-            for seed in range(grid.pilot_seeds)
+            for seed in grid.drawn(grid.pilot_seeds)
         ]
         baselines = [
             grid.tables.cell(method, grid.modules, grid.active, share, seed)
             for method in TABLES
             for share in grid.held_out
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
         return [*pilots, *baselines, *grid.tables.cells()]
 
@@ -147,7 +148,7 @@ class Architectures(Study):
                 rate = best_rate(results, grid.rates, model=name, held_out=share)
                 found += [
                     network_cell(grid, "final", name, share, rate, seed)
-                    for seed in range(grid.seeds)
+                    for seed in grid.drawn(grid.seeds)
                 ]
         return found
 

@@ -30,6 +30,7 @@ from recombine.seeds import Seeds
 from recombine.studies import _binding_claims as claims
 from recombine.studies import _binding_report as page
 from recombine.studies._binding import BAG, CHANNELS, CONV, SLOTS
+from recombine.studies._seeded import Seeded
 
 Task = Literal["swap", "report", "search", "segregation"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -42,7 +43,7 @@ SOURCES = (
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Tasks by networks by widths and held-out shares; how hard the hardest scenes are."""
 
     tasks: tuple[str, ...] = ("swap", "search")
@@ -128,7 +129,7 @@ class BindingStudy(Study):
         for task in grid.tasks:
             if task not in TASKS:
                 raise unknown("task", task, TASKS)
-            for seed in range(grid.seeds):
+            for seed in grid.drawn(grid.seeds):
                 found += segregating(grid, seed) if task == "segregation" else seeing(
                     grid, task, seed
                 )  # fmt: skip

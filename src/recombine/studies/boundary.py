@@ -20,13 +20,14 @@ from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, 
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Series, curves, panels
 from recombine.studies import _base as base
+from recombine.studies._seeded import Seeded
 from recombine.supports import LEVELS
 
 DRAWS = Generalization().draws
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Widths by high held-out shares, where unseen combinations differ in novelty."""
 
     training: str = "quick"
@@ -64,7 +65,7 @@ class Boundary(Study):
                       width=w, held_out=f, depth=grid.depth, seed=s)
             for w in grid.width
             for f in grid.held_out
-            for s in range(grid.seeds)
+            for s in grid.drawn(grid.seeds)
         ]  # fmt: skip
 
     def claims(self, grid: Grid) -> list[Claim]:

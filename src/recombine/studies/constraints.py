@@ -26,10 +26,11 @@ from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _constraints as parts
 from recombine.studies import _constraints_measures as measures
+from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Tasks by sizes at the full length of training, and by lengths at the middle size."""
 
     tasks: tuple[str, ...] = ("case9",)
@@ -101,7 +102,7 @@ class ConstraintsStudy(Study):
             cell(grid, task, width, length, seed)
             for task in grid.tasks
             for width, length in dict.fromkeys(sizes + lengths)
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
 
     def claims(self, grid: Grid) -> list[Claim]:

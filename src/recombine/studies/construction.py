@@ -35,11 +35,12 @@ from recombine.studies import _base as base
 from recombine.studies import _construction_measures as measures
 from recombine.studies._base import unseen
 from recombine.studies._construction_measures import COARSE, FIRST, PLAIN
+from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Resolutions, numbers of modules, encodings and families, each varied by itself."""
 
     teacher: int = 8
@@ -61,11 +62,6 @@ class Grid:
     samples: int = 16
     features: int = 128
     seeds: int = 5
-    first_seed: int = 0
-
-
-def seeds_of(grid: Grid) -> range:
-    return range(grid.first_seed, grid.first_seed + grid.seeds)
 
 
 class ConstructionStudy(Study):
@@ -113,7 +109,7 @@ class ConstructionStudy(Study):
         found: list[Cell] = []
 
         def add(*instruments: Instrument, **how: Any) -> None:
-            found.extend(_cell(grid, s, instruments, **how) for s in seeds_of(grid))
+            found.extend(_cell(grid, s, instruments, **how) for s in grid.drawn(grid.seeds))
 
         for n in sorted({*grid.segments, grid.compared, grid.erased}):
             more: tuple[Instrument, ...] = (Generalization(), probe) if n == grid.compared else ()

@@ -19,12 +19,13 @@ from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, 
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, dots
 from recombine.studies import _base as base
+from recombine.studies._seeded import Seeded
 
 RULES = ("balanced", "popular", "unpopular", "disconnected", "non-compositional")
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Rules by widths; every rule has a random twin of the same size and seeds."""
 
     training: str = "quick"
@@ -62,7 +63,7 @@ class Coverage(Study):
         }  # fmt: skip
         found = []
         for width in grid.width:
-            for seed in range(grid.seeds):
+            for seed in grid.drawn(grid.seeds):
                 for rule in grid.rule:
                     share = share_of(grid, rule)
                     for chosen in (rule, "random"):

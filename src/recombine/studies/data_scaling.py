@@ -23,10 +23,11 @@ from recombine.report.figures import Grid as HeatGrid
 from recombine.report.figures import Series, curves, heat_maps
 from recombine.studies import _base as base
 from recombine.studies._base import gap, seen, series_over, unseen
+from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Module counts by combination sizes by held-out shares, and a headline at larger width."""
 
     training: str = "quick"
@@ -77,7 +78,7 @@ class DataScaling(Study):
             for m in grid.modules
             for k in grid.active
             for f in grid.held_out
-            for s in range(grid.seeds)
+            for s in grid.drawn(grid.seeds)
         ]
         if grid.headline_width:
             if len(grid.headline_held_out) != len(grid.headline_seeds):
@@ -88,7 +89,7 @@ class DataScaling(Study):
             found += [
                 base.cell(training, held_out=f, width=grid.headline_width, seed=s, **common)
                 for f, seeds in zip(grid.headline_held_out, grid.headline_seeds, strict=True)
-                for s in range(seeds)
+                for s in grid.drawn(seeds)
             ]
         return found
 

@@ -28,10 +28,11 @@ from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Points, panels, scatter
 from recombine.studies import _base as base
 from recombine.studies._base import series_over, unseen
+from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Widths by held-out shares by many seeds."""
 
     training: str = "quick"
@@ -78,7 +79,7 @@ class DecodabilityStudy(Study):
                       width=w, held_out=f, depth=grid.depth, seed=s, instruments=instruments)
             for w in grid.width
             for f in grid.held_out
-            for s in range(grid.seeds)
+            for s in grid.drawn(grid.seeds)
         ]  # fmt: skip
 
     def claims(self, grid: Grid) -> list[Claim]:

@@ -21,6 +21,7 @@ from recombine.report.document import Section, Table
 from recombine.report.figures import dots
 from recombine.studies import _base as base
 from recombine.studies._base import seen, unseen
+from recombine.studies._seeded import Seeded
 
 READ: tuple[Instrument, ...] = (Generalization(), Decodability())
 HIDING = ("invertible-network", "interval-shuffle", "few-shot")
@@ -48,7 +49,7 @@ TRAINING = {
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Encodings at one width, depth and held-out share."""
 
     training: str = "quick"
@@ -87,7 +88,7 @@ class EncodingsStudy(Study):
                       width=grid.width, depth=grid.depth, held_out=grid.held_out, encoding=name,
                       seed=seed, instruments=READ)
             for name in grid.encoding
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]  # fmt: skip
 
     def claims(self, grid: Grid) -> list[Claim]:
@@ -202,7 +203,7 @@ def per_seed(
 ) -> np.ndarray:  # fmt: skip
     """Mean over encodings for each seed that has at least so many of them, or all."""
     found = []
-    for seed in range(grid.seeds):
+    for seed in grid.drawn(grid.seeds):
         rows = [row for row in results.where(seed=seed)
                 if row.labels["encoding"] in names and not row.diverged]  # fmt: skip
         if len(rows) >= (least or len(names)):
@@ -223,7 +224,7 @@ def worst(grid: Grid, number: Callable[[Row], float]) -> Callable[[Results], Evi
                 f"{', '.join(behind)}. Needs wider networks or longer training."
             )
         found = []
-        for seed in range(grid.seeds):
+        for seed in grid.drawn(grid.seeds):
             rows = [row for row in results.where(seed=seed) if not row.diverged]
             if len(rows) == len(grid.encoding):
                 found.append(min(number(row) for row in rows))

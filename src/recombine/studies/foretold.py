@@ -23,6 +23,7 @@ from recombine.studies import _foretold as parts
 from recombine.studies import _foretold_prediction as prediction
 from recombine.studies._foretold_datasets import FAMILIES, cells
 from recombine.studies._foretold_report import sections
+from recombine.studies._seeded import Seeded
 
 RULES = ("random", "correlated", "unpopular", "disconnected", "non-compositional")
 NECESSARY, ENOUGH = "what is never linked fails", "all pairs shown is nearly enough"
@@ -33,7 +34,7 @@ KINDS = "kinds of dataset"  # a family, a rule and a share: seeds of one kind ag
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Families at one size, by support rules and seeds; each dataset has a narrow and a wide
     network."""
 
@@ -69,7 +70,7 @@ class ForetoldStudy(Study):
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
-        return list(cells(grid.size, grid.families, grid.rules, grid.seeds))
+        return list(cells(grid.size, grid.families, grid.rules, grid.drawn(grid.seeds)))
 
     def claims(self, grid: Grid) -> list[Claim]:
         return [

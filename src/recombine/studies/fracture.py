@@ -31,6 +31,7 @@ from recombine.studies import _base as base
 from recombine.studies import _fracture_claims as claimed
 from recombine.studies import _fracture_report as report
 from recombine.studies._fracture import AWAKE
+from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 # The architectures of the published twins: as small as each genome allows.
@@ -47,7 +48,7 @@ APART = 1_000  # between the seeds of twins of one picture, or of students of on
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Pictures by ways to them, then siblings; genomes of the archive; students of teachers."""
 
     pictures: int = 8
@@ -160,19 +161,24 @@ def painter(grid: Grid, source: str, number: int, way: Any, twin: int = 0) -> Pi
         shown = PictureSet(
             "archive", 1, grid.genome_size, architecture=ARCHITECTURES[source], genomes=(source,)
         )
-        return PictureLearner(shown, 0, way, seed=twin, training_steps=grid.genome_steps,
-                              learning_rate=grid.rate,
+        return PictureLearner(shown, 0, way, seed=grid.first_seed + twin,
+                              training_steps=grid.genome_steps, learning_rate=grid.rate,
                               evaluation_every=_looks(grid.genome_steps))  # fmt: skip
     # Twins of different pictures begin apart too: pictures are what intervals are over. Those of
     # one number begin alike, whatever the way and the source: they are what is compared.
-    return PictureLearner(collection(grid, source), number, way, seed=number + APART * twin,
-                          training_steps=grid.steps, learning_rate=grid.rate,
+    return PictureLearner(collection(grid, source), number, way,
+                          seed=first_weights(grid, number, twin), training_steps=grid.steps,
+                          learning_rate=grid.rate,
                           evaluation_every=_looks(grid.steps))  # fmt: skip
+
+
+def first_weights(grid: Grid, number: int, twin: int) -> int:
+    return grid.first_seed + number + APART * twin
 
 
 def collection(grid: Grid, source: Any) -> PictureSet:
     count = grid.stencils if source == "stencils" else grid.pictures
-    return PictureSet(source, count, grid.size, evaluations=grid.evaluations)
+    return PictureSet(source, count, grid.size, seed=grid.first_seed, evaluations=grid.evaluations)
 
 
 def _looks(steps: int) -> int:
@@ -214,7 +220,7 @@ def siblings(grid: Grid) -> list[Cell]:
             for sibling in grid.siblings:
                 learner = replace(
                     before, sibling=sibling, begin=None if way == ANEW else before,
-                    seed=number + APART * twin,
+                    seed=first_weights(grid, number, twin),
                     training_steps=grid.sibling_steps, evaluation_every=LOOKS,
                 )  # fmt: skip
                 labels = {"part": "sibling", "picture": number, "way": way, "twin": twin,
@@ -228,7 +234,7 @@ def directed(grid: Grid) -> list[Cell]:
         return []
     small = replace(collection(grid, "evolved"), size=min(grid.size, SMALL))
     return [
-        Cell(DirectedPicture(small, number, evaluations=grid.directed),
+        Cell(DirectedPicture(small, number, evaluations=grid.directed, seed=grid.first_seed),
              {"part": "directed", "picture": number})
         for number in range(grid.pictures)
     ]  # fmt: skip
@@ -252,7 +258,7 @@ def students(grid: Grid) -> list[Cell]:
     """
     training, found = base.training_named(grid.training), []
     instruments = (Generalization(), Fracture(sweeps=max(8, grid.sweeps)))
-    for seed in range(grid.seeds):
+    for seed in grid.drawn(grid.seeds):
         first: Supervised | None = None
         for share in grid.held_out:
             known = base.cell(

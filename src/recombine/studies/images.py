@@ -28,6 +28,7 @@ from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _images as parts
+from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 SOURCE = (
@@ -37,7 +38,7 @@ SOURCE = (
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Sizes at one share, shares at one size, lengths of training at both; what is drawn."""
 
     shows: str = "sets"
@@ -103,11 +104,11 @@ class Images(Study):
 
     def cells(self, grid: Grid) -> list[Cell]:
         found = [self.cell(grid, width=width, seed=seed)
-                 for width in grid.width for seed in range(grid.seeds)]  # fmt: skip
+                 for width in grid.width for seed in grid.drawn(grid.seeds)]  # fmt: skip
         found += [self.cell(grid, held_out=share, seed=seed)
-                  for share in grid.held_out for seed in range(grid.seeds)]  # fmt: skip
+                  for share in grid.held_out for seed in grid.drawn(grid.seeds)]  # fmt: skip
         found += [self.cell(grid, length=length, seed=seed)
-                  for length in grid.length for seed in range(grid.seeds)]  # fmt: skip
+                  for length in grid.length for seed in grid.drawn(grid.seeds)]  # fmt: skip
         return found
 
     def cell(
@@ -203,7 +204,7 @@ class Images(Study):
             if len(grid.length) < 2:
                 raise NotTested("Needs networks at three lengths of training or more.")
             found = []
-            for seed in range(grid.seeds):
+            for seed in grid.drawn(grid.seeds):
                 along = [row for row in rows.where(seed=seed) if not row.diverged]
                 along = sorted(along, key=lambda row: row.labels["steps"])
                 numbers = (parts.unseen, parts.on_noise(along))

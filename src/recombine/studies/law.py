@@ -91,7 +91,7 @@ class Law(Study):
             cell(grid, setting, size, seed)
             for setting in settings(grid)
             for size in grid.first_sizes(setting)
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
 
     def next_cells(self, grid: Grid, results: Results, number: int) -> list[Cell]:
@@ -101,7 +101,7 @@ class Law(Study):
             cell(grid, setting, size, seed)
             for setting in settings(grid)
             for size in further_sizes(grid, setting, *mean_curve(grid, setting.of(results)))
-            for seed in range(grid.seeds)
+            for seed in grid.drawn(grid.seeds)
         ]
 
     def most_further_cells(self, grid: Grid) -> int:
@@ -252,7 +252,7 @@ def needs_fewer(grid: Grid) -> Callable[[Results], Evidence]:
             if any(p.censored == "no" for p in pair) and all(p.censored != "below" for p in pair)
         }  # fmt: skip
         values = []
-        for seed in range(grid.seeds):
+        for seed in grid.drawn(grid.seeds):
             off = [
                 mlp.log2_size - transformer.log2_size
                 for key, (mlp, transformer) in sorted(pairs.items())

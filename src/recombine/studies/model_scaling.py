@@ -18,10 +18,11 @@ from recombine.report.document import Section
 from recombine.report.figures import Panel, dots, panels
 from recombine.studies import _base as base
 from recombine.studies._base import gap, seen, series_over, unseen
+from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Widths by held-out shares; depths and encodings at one width and share."""
 
     training: str = "quick"
@@ -69,18 +70,18 @@ class ModelScaling(Study):
             base.cell(training, width=w, held_out=f, depth=main, seed=s, **place)
             for w in grid.width
             for f in grid.held_out
-            for s in range(grid.seeds)
+            for s in grid.drawn(grid.seeds)
         ]
         side: dict[str, Any] = {"width": grid.side_width, "held_out": grid.side_held_out}
         found += [
             base.cell(training, depth=d, seed=s, **place, **side)
             for d in grid.depth
-            for s in range(grid.seeds)
+            for s in grid.drawn(grid.seeds)
         ]
         found += [
             base.cell(training, depth=main, encoding=e, seed=s, **place, **side)
             for e in grid.encoding
-            for s in range(grid.seeds)
+            for s in grid.drawn(grid.seeds)
         ]
         return found
 
@@ -187,7 +188,7 @@ class ModelScaling(Study):
                     f"{', '.join(behind)}. Needs wider networks or longer training."
                 )
             worst = []
-            for seed in range(grid.seeds):
+            for seed in grid.drawn(grid.seeds):
                 rows = side.where(seed=seed)
                 if {row.labels["encoding"] for row in rows} == set(base.SIX_ENCODINGS):
                     worst.append(min(unseen(row) for row in rows))

@@ -39,6 +39,7 @@ from recombine.studies._probability import (
     PLACEBO,
     RARE,
 )
+from recombine.studies._seeded import Seeded
 
 FEWEST = 10  # right and wrong answers that a coefficient needs, and wrong ones that a ratio needs
 Number = Callable[[Row], float]
@@ -51,7 +52,7 @@ TOO_FEW_NEAR = f"with fewer than {FEWEST} answers then that give the one or the 
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Sizes by seeds in the language, and the placebo at the largest size."""
 
     width: tuple[int, ...] = (64,)
@@ -112,8 +113,8 @@ class ProbabilityStudy(Study):
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
-        ours = [(LANGUAGE, width, seed) for width in grid.width for seed in range(grid.seeds)]
-        theirs = [(PLACEBO, max(grid.width), seed) for seed in range(grid.placebo_seeds)]
+        ours = [(LANGUAGE, width, seed) for width in grid.width for seed in grid.drawn(grid.seeds)]
+        theirs = [(PLACEBO, max(grid.width), seed) for seed in grid.drawn(grid.placebo_seeds)]
         return [cell(grid, *chosen) for chosen in (*ours, *theirs)]
 
     def claims(self, grid: Grid) -> list[Claim]:

@@ -25,6 +25,7 @@ from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _sequences as parts
 from recombine.studies._pilots import FIRST_SEED
+from recombine.studies._seeded import Seeded
 from recombine.studies._sequence_tasks import ANEW, MORE, model_named, task_named
 
 ALL = (
@@ -36,7 +37,7 @@ USUAL = "learned"  # the configuration most published failures were found with
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Tasks by configurations on pilot seeds, then by sizes in the best configuration."""
 
     tasks: tuple[str, ...] = ("functions-steps", "tables-steps")
@@ -103,7 +104,7 @@ class Sequences(Study):
             cell(grid, "pilot", task, configuration, grid.middle, FIRST_SEED + seed)
             for task in grid.tasks
             for configuration in grid.configurations
-            for seed in range(grid.pilot_seeds)
+            for seed in grid.drawn(grid.pilot_seeds)
         ]
 
     def next_cells(self, grid: Grid, results: Results, number: int) -> list[Cell]:
@@ -115,10 +116,10 @@ class Sequences(Study):
                 continue  # its data are not on this machine
             chosen = parts.best(results, task, grid.configurations)
             found += [cell(grid, "final", task, chosen, width, seed)
-                      for width in grid.width for seed in range(grid.seeds)]  # fmt: skip
+                      for width in grid.width for seed in grid.drawn(grid.seeds)]  # fmt: skip
             if chosen != USUAL and USUAL in grid.configurations:
                 found += [cell(grid, "usual", task, USUAL, grid.middle, seed)
-                          for seed in range(min(grid.usual_seeds, grid.seeds))]  # fmt: skip
+                          for seed in grid.drawn(min(grid.usual_seeds, grid.seeds))]  # fmt: skip
         return found
 
     def most_further_cells(self, grid: Grid) -> int:

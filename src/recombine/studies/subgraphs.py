@@ -26,6 +26,7 @@ from recombine.learners.next_token import NextToken
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _subgraphs as parts
+from recombine.studies._seeded import Seeded
 from recombine.studies._sequence_tasks import model_named
 from recombine.studies._subgraphs_measures import (
     as_at_random,
@@ -52,7 +53,7 @@ NOTHING = 0.02  # by how much halves may differ where neither was favoured
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Tasks at the largest width; both arms of the experiment at every width, and share, with a
     network that favours neither beside them at the largest width."""
 
@@ -140,7 +141,7 @@ class SubgraphsStudy(Study):
             arms = task in (LISTS, LISTS_STEPS)
             sets = [(width, max(grid.share)) for width in grid.width]
             sets += [(wide, share) for share in grid.share if share < max(grid.share)]
-            for seed in range(grid.seeds):
+            for seed in grid.drawn(grid.seeds):
                 if not arms:
                     found.append(cell(grid, task, wide, 0, seed, max(grid.share)))
                     continue

@@ -35,6 +35,7 @@ from recombine.studies import _base as base
 from recombine.studies import _subnetworks as parts
 from recombine.studies import _subnetworks_report as report
 from recombine.studies._item_models import model_for
+from recombine.studies._seeded import Seeded
 from recombine.studies._subnetworks import MODULES, PLANTED
 
 FAMILIES: dict[str, OddFamily] = {
@@ -56,7 +57,7 @@ OTHER_TEACHER = 500_000  # seeds of those that students are pretrained on
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Tasks by conditions by seeds, with masks for each part; students by width."""
 
     tasks: tuple[str, ...] = ("fields",)
@@ -138,14 +139,14 @@ class SubnetworksStudy(Study):
         found = []
         for task in grid.tasks:
             for condition in conditions(grid, task):
-                for seed in range(grid.seeds):
+                for seed in grid.drawn(grid.seeds):
                     network = odd_network(grid, task, condition, seed)
                     labels = {"kind": FAMILIES[task].name, "task": task, "condition": condition,
                               "width": 0, "seed": seed}  # fmt: skip
                     found += masks(grid, network, labels, 2)
         for width in grid.width:
             for condition in ("scratch", *dosed_conditions(grid), "untrained"):
-                for seed in range(grid.seeds):
+                for seed in grid.drawn(grid.seeds):
                     network = student(grid, width, condition, seed)
                     labels = {"kind": MODULES, "task": MODULES, "condition": condition,
                               "width": width, "seed": seed}  # fmt: skip
@@ -306,7 +307,7 @@ def masks(grid: Grid, network: Learner, labels: dict, count: int) -> list[Cell]:
             (Subnetworks(batches=grid.batches),),
         )
         for part in range(count)
-        for number in range(grid.mask_seeds)
+        for number in grid.drawn(grid.mask_seeds)
     ]  # fmt: skip
 
 

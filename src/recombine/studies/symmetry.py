@@ -28,6 +28,7 @@ from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _symmetry_report as report
 from recombine.studies._item_models import model_for
+from recombine.studies._seeded import Seeded
 
 # The rules a network learns first, and those after one of them is exchanged for another.
 RULES: dict[str, tuple[OddFamily, OddFamily]] = {
@@ -45,7 +46,7 @@ NEW_RULE = 700_000  # the seed of the examples from which all learn a new rule
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Seeded):
     """Networks by task and decay, read by one instrument, then taught a new rule."""
 
     tasks: tuple[str, ...] = ("fields",)
@@ -105,14 +106,14 @@ class SymmetryStudy(Study):
         found = []
         for task in grid.tasks:
             for number, decay in enumerate(grid.decay):
-                for seed in range(grid.seeds):
+                for seed in grid.drawn(grid.seeds):
                     own = seed + APART * number
                     labels = {"task": task, "decay": decay, "seed": seed}
                     network = first_rules(grid, task, decay, own)
                     reading = Symmetry(items=grid.items, sweeps=grid.sweeps)
                     found.append(Cell(network, {**labels, "part": "network"}, (reading,)))
                     found.append(Cell(new_rule(grid, network), {**labels, "part": "new"}))
-                    if seed < grid.scratch:
+                    if seed - grid.first_seed < grid.scratch:
                         fresh = new_rule(grid, network, known=False)
                         found.append(Cell(fresh, {**labels, "part": "scratch"}))
         return found
@@ -169,9 +170,10 @@ def new_rule(grid: Grid, network: OddOneOut, known: bool = True) -> OddOneOut:
     """
     task = next(name for name, (first, _) in RULES.items() if first == network.family)
     every = max(10, grid.new_steps // grid.looks // 10 * 10)
+    examples = NEW_RULE + grid.first_seed
     return replace(
         network, family=RULES[task][1], training_steps=grid.new_steps, decay=0.0,
-        seeds=replace(network.seeds, train=NEW_RULE, evaluation=NEW_RULE), evaluation_every=every,
+        seeds=replace(network.seeds, train=examples, evaluation=examples), evaluation_every=every,
         pretraining=network if known else None,
     )  # fmt: skip
 
