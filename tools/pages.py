@@ -70,12 +70,13 @@ def grid_rows(study: Study, text: str) -> list[str]:
     words = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
     unnamed = re.findall(r"^\|  \| (?!cells).*$", text, re.MULTILINE)
     grids = [study.grid(preset) for preset in study.presets]
+    names = [field.name for field in dataclasses.fields(grids[0]) if field.name != "first_seed"]
+    # Every grid has it; a page tells of it where a preset draws other seeds.
+    names += ["first_seed"] if any(grid.first_seed for grid in grids) else []
     return [
         *(
             line([f"`{name}`", words.get(name, "?"), *(shown(getattr(g, name)) for g in grids)])
-            for name in (field.name for field in dataclasses.fields(grids[0]))
-            # Every grid has it; a page tells of it where a preset draws other seeds.
-            if name != "first_seed" or any(g.first_seed for g in grids)
+            for name in names
         ),
         *unnamed,
         line(["", "cells", *(cells(study, preset) for preset in study.presets)]),

@@ -22,6 +22,7 @@ _names = {
     "construct": "recombine.construction",
     "fit": "recombine.lab.api",
     "load": "recombine.lab.api",
+    "repeat": "recombine.lab.api",
     "run": "recombine.lab.api",
     "write_report": "recombine.lab.api",
 }

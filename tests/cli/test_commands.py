@@ -348,6 +348,6 @@ def test_a_study_is_repeated_on_other_seeds_and_its_finished_seeds_are_not_train
 
 def test_once_is_no_repetition_and_no_seed_is_below_zero(recombine: Run, store: Path):
     code, _, told = recombine("repeat", *SMOKE, "--times", 1, "--store", store)
-    assert code == 2 and "--times 1: expected at least 2" in told
+    assert code == 2 and "times=1: expected at least 2" in told
     code, _, told = recombine("plan", *SMOKE, "--set", "first_seed=-1", "--store", store)
     assert code == 2 and "first_seed=-1: expected at least 0" in told

@@ -14,11 +14,11 @@ from typing import Any
 
 from recombine.cli.planning import cannot_exist
 from recombine.cli.words import say, text_table
-from recombine.errors import Interrupted, InvalidRequest
+from recombine.errors import Interrupted
 from recombine.lab.device import enable_compilation_cache
 from recombine.lab.execute import Session
 from recombine.lab.progress import Watch, duration
-from recombine.lab.repeat import again
+from recombine.lab.repeat import repeat
 from recombine.lab.run import Outcome, Request, run
 from recombine.lab.shards import Stop
 from recombine.lab.store import Store
@@ -59,16 +59,11 @@ def repeat_to_end(
     """Runs a study on several sets of seeds and says which verdicts hold; 1 if a cell failed."""
     from recombine.report.repeat import comparison, summary, write_repetition
 
-    if times < 2:
-        raise InvalidRequest(f"--times {times}: expected at least 2, to have what to compare")
     begun = time.monotonic()
-    outcomes = []
     with session_on(place, limit, quiet=quiet, as_json=as_json) as session:
-        for number in range(times):
-            asked = again(request, number)
-            session.watch.say(f"seeds from {asked.grid.first_seed} ({number + 1} of {times})")
-            outcomes.append(run(asked, session))
-            write_report(session.store, outcomes[-1])
+        outcomes = repeat(request, times, session)
+    for outcome in outcomes:
+        write_report(session.store, outcome)
     page, numbers = write_repetition(session.store, outcomes)
     failed = any(outcome.failed for outcome in outcomes)
     if as_json:

@@ -19,6 +19,8 @@ from recombine.lab.execute import Session, train
 from recombine.lab.identity import node_id, revive
 from recombine.lab.plan import part
 from recombine.lab.progress import Watch
+from recombine.lab.repeat import Repeated, compared
+from recombine.lab.repeat import repeat as repeat_request
 from recombine.lab.run import Outcome, Request, collect, study_named
 from recombine.lab.run import run as run_request
 from recombine.lab.session import has_needs, is_whole
@@ -128,6 +130,16 @@ def run(
     """Runs a study to its verdict; what the store has already is not done again."""
     request = Request(study_named(study), preset, settings or {})
     return run_request(request, Session(Store.open(store), watch=Watch(quiet=quiet)))
+
+
+def repeat(
+    study: str, preset: str = "quick", *, times: int = 2, store: str | Path = "runs",
+    settings: dict[str, str] | None = None, quiet: bool = False,
+) -> list[Repeated]:  # fmt: skip
+    """Runs a study on several sets of seeds; each claim with all its judgements."""
+    request = Request(study_named(study), preset, settings or {})
+    session = Session(Store.open(store), watch=Watch(quiet=quiet))
+    return compared(repeat_request(request, times, session))
 
 
 def write_report(

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from recombine.errors import InvalidRequest
 from recombine.lab.judge import Judgement
-from recombine.lab.run import Outcome, Request
+from recombine.lab.run import Outcome, Request, run
+from recombine.lab.session import Session
+from recombine.lab.study import Seeded
 
 APART = 100  # from the first seed of one time to that of the next
 UNTESTED = "not tested here"
@@ -18,10 +21,28 @@ Standing = Literal["holds", "moves", "is contradicted", "not tested twice"]
 
 def again(request: Request, number: int) -> Request:
     """The request on seeds that no other number draws; number 0 is the request itself."""
+    grid = request.grid
+    if not isinstance(grid, Seeded):
+        raise InvalidRequest(
+            f"the grid of {request.study.name} cannot be asked of other seeds: derive it from "
+            "recombine.lab.study.Seeded and count seeds with grid.drawn(grid.seeds)"
+        )
     if number == 0:
         return request
-    first = request.grid.first_seed + APART * number
+    first = grid.first_seed + APART * number
     return replace(request, settings={**request.settings, "first_seed": str(first)})
+
+
+def repeat(request: Request, times: int, session: Session) -> list[Outcome]:
+    """Runs a study as often on seeds of their own; what the store has is not done again."""
+    if times < 2:
+        raise InvalidRequest(f"times={times}: expected at least 2, to have what to compare")
+    outcomes = []
+    for number in range(times):
+        asked = again(request, number)
+        session.watch.say(f"seeds from {asked.grid.first_seed} ({number + 1} of {times})")
+        outcomes.append(run(asked, session))
+    return outcomes
 
 
 @dataclass(frozen=True)

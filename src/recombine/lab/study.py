@@ -204,11 +204,29 @@ class Claim:
         return (low, high)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seeded:
+    """A grid that can be asked of other seeds: the one that counting begins with.
+
+    >>> list(Seeded(first_seed=100).drawn(3))
+    [100, 101, 102]
+    """
+
+    first_seed: int = 0
+
+    def drawn(self, count: int) -> range:
+        """As many seeds, from the first on; two grids a hundred apart share none."""
+        if self.first_seed < 0:
+            raise InvalidRequest(f"first_seed={self.first_seed}: expected at least 0")
+        return range(self.first_seed, self.first_seed + count)
+
+
 class Study(abc.ABC):
     """A question, its source, its grid per preset, its instruments and its claims.
 
-    Subclasses hold no state. `Grid` is a frozen dataclass whose fields can be set from the
-    command line; `presets` gives one for each of the four sizes.
+    Subclasses hold no state. `Grid` is a frozen dataclass (`Seeded`, so that verdicts can be
+    repeated) whose fields can be set from the command line; `presets` gives one for each of the
+    four sizes.
     """
 
     name: ClassVar[str]

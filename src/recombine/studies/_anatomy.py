@@ -16,9 +16,8 @@ from recombine.errors import InvalidRequest
 from recombine.instruments.decodability import last_hidden
 from recombine.lab.intervals import Interval
 from recombine.lab.statistics import within_group_correlation
-from recombine.lab.study import Evidence, NotTested, Results, Row
+from recombine.lab.study import Evidence, NotTested, Results, Row, Seeded
 from recombine.studies import _base as base
-from recombine.studies._seeded import Seeded
 from recombine.studies._subnetworks import LEARNT, hurts_beyond_random
 
 GENERALIZATION, MODULARITY = "unseen score", "modularity"

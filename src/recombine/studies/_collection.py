@@ -18,7 +18,7 @@ from recombine.instruments.composition import Composition
 from recombine.instruments.exact_match import ExactMatch
 from recombine.instruments.generalization import Generalization
 from recombine.instruments.uncertainty import Uncertainty, most_uncertain
-from recombine.lab.study import Cell, Results, Row
+from recombine.lab.study import Cell, Results, Row, Seeded
 from recombine.learners.flow import Flow
 from recombine.learners.next_token import NextToken
 from recombine.learners.supervised import Supervised
@@ -26,7 +26,6 @@ from recombine.models.diffusion import DiT
 from recombine.models.mlp import MLP
 from recombine.models.sequence import SequenceModel
 from recombine.seeds import Seeds, host_seed
-from recombine.studies._seeded import Seeded
 from recombine.supports import Collected, Support, SupportRule
 from recombine.supports.collected import STRATEGIES
 from recombine.supports.drawing import left

@@ -19,13 +19,12 @@ from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments.generalization import Generalization
 from recombine.lab import thresholds
 from recombine.lab.growth import Point
-from recombine.lab.study import Cell, Results
+from recombine.lab.study import Cell, Results, Seeded
 from recombine.lab.thresholds import FEWEST, Threshold
 from recombine.models._model import Model
 from recombine.models.mlp import MLP
 from recombine.models.transformer import Transformer
 from recombine.studies import _base as base
-from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 NAMES = {"mlp": "MLP", "transformer": "transformer"}

@@ -17,14 +17,13 @@ from recombine.instruments.decodability import Decodability
 from recombine.instruments.generalization import Generalization
 from recombine.instruments.rollout import Rollout
 from recombine.lab.statistics import mean_interval
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.models.mlp import MLP
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, Panel, dots, panels
 from recombine.studies import _base as base
 from recombine.studies import boundary
 from recombine.studies._base import Training, gap, seen, series_over, unseen
-from recombine.studies._seeded import Seeded
 from recombine.studies._worlds_sections import (
     METRIC,
     encodings_section,

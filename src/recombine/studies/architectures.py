@@ -18,7 +18,7 @@ import numpy as np
 from recombine.encodings.linear import Identity
 from recombine.errors import unknown
 from recombine.instruments.generalization import Generalization
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.models._model import Model
 from recombine.models.affine import Affine
 from recombine.models.hypernetwork import Hypernetwork
@@ -36,7 +36,6 @@ from recombine.studies._architectures_sections import (
 )
 from recombine.studies._base import seen, unseen
 from recombine.studies._pilots import FIRST_SEED, best_rate, rate_table
-from recombine.studies._seeded import Seeded
 from recombine.studies._tables import LEARNT, TOLERANCE, Tables
 from recombine.supports import SupportRule
 

@@ -19,7 +19,7 @@ from recombine.families.objects import MOST_OBJECTS, Objects
 from recombine.instruments.binding import Binding as BindingTest
 from recombine.instruments.segregation import Segregation as SegregationTest
 from recombine.lab.judge import Judgement, sentence
-from recombine.lab.study import Cell, Claim, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Seeded, Study
 from recombine.learners._matching import MOST_MATCHED
 from recombine.learners.binding import Binding
 from recombine.learners.segregation import Segregation
@@ -30,7 +30,6 @@ from recombine.seeds import Seeds
 from recombine.studies import _binding_claims as claims
 from recombine.studies import _binding_report as page
 from recombine.studies._binding import BAG, CHANNELS, CONV, SLOTS
-from recombine.studies._seeded import Seeded
 
 Task = Literal["swap", "report", "search", "segregation"]
 TASKS: tuple[Task, ...] = get_args(Task)

@@ -16,11 +16,10 @@ import numpy as np
 
 from recombine.instruments.generalization import Generalization
 from recombine.lab.statistics import LeastSquares, least_squares, mean_interval
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Series, curves, panels
 from recombine.studies import _base as base
-from recombine.studies._seeded import Seeded
 from recombine.supports import LEVELS
 
 DRAWS = Generalization().draws

@@ -19,14 +19,13 @@ from recombine.constraints.ceiling import NETWORKS, concluded
 from recombine.constraints.tasks import POWER_FLOW, task_named
 from recombine.instruments.constraints import Constraints
 from recombine.lab.judge import Judgement
-from recombine.lab.study import Cell, Claim, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Seeded, Study
 from recombine.learners.next_token import NextToken
 from recombine.models.sequence import SequenceModel
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _constraints as parts
 from recombine.studies import _constraints_measures as measures
-from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from recombine.instruments.exactness import Exactness
 from recombine.instruments.function_decoder import FunctionDecoder
 from recombine.instruments.generalization import Generalization
 from recombine.lab.judge import Judgement
-from recombine.lab.study import Cell, Claim, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Seeded, Study
 from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.supervised import Supervised
 from recombine.models._model import Model
@@ -35,7 +35,6 @@ from recombine.studies import _base as base
 from recombine.studies import _construction_measures as measures
 from recombine.studies._base import unseen
 from recombine.studies._construction_measures import COARSE, FIRST, PLAIN
-from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 

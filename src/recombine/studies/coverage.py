@@ -15,11 +15,10 @@ import numpy as np
 
 from recombine.combinations import Subsets
 from recombine.lab.statistics import mean_interval
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, dots
 from recombine.studies import _base as base
-from recombine.studies._seeded import Seeded
 
 RULES = ("balanced", "popular", "unpopular", "disconnected", "non-compositional")
 

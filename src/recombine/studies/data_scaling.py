@@ -17,13 +17,12 @@ import numpy as np
 from recombine.combinations import Subsets
 from recombine.errors import InvalidRequest
 from recombine.lab.statistics import least_squares
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section
 from recombine.report.figures import Grid as HeatGrid
 from recombine.report.figures import Series, curves, heat_maps
 from recombine.studies import _base as base
 from recombine.studies._base import gap, seen, series_over, unseen
-from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)

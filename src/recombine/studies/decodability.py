@@ -23,12 +23,11 @@ from recombine.lab.statistics import (
     pearson,
     within_group_correlation,
 )
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, Points, panels, scatter
 from recombine.studies import _base as base
 from recombine.studies._base import series_over, unseen
-from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)

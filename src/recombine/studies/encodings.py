@@ -16,12 +16,11 @@ from recombine.errors import unknown
 from recombine.instruments._instrument import Instrument
 from recombine.instruments.decodability import Decodability
 from recombine.instruments.generalization import Generalization
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section, Table
 from recombine.report.figures import dots
 from recombine.studies import _base as base
 from recombine.studies._base import seen, unseen
-from recombine.studies._seeded import Seeded
 
 READ: tuple[Instrument, ...] = (Generalization(), Decodability())
 HIDING = ("invertible-network", "interval-shuffle", "few-shot")

@@ -16,14 +16,13 @@ from typing import ClassVar
 import numpy as np
 
 from recombine.lab.judge import Judgement
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section
 from recombine.studies import _base as base
 from recombine.studies import _foretold as parts
 from recombine.studies import _foretold_prediction as prediction
 from recombine.studies._foretold_datasets import FAMILIES, cells
 from recombine.studies._foretold_report import sections
-from recombine.studies._seeded import Seeded
 
 RULES = ("random", "correlated", "unpopular", "disconnected", "non-compositional")
 NECESSARY, ENOUGH = "what is never linked fails", "all pairs shown is nearly enough"

@@ -18,7 +18,7 @@ from recombine.errors import InvalidRequest
 from recombine.instruments.fracture import Fracture
 from recombine.instruments.generalization import Generalization
 from recombine.instruments.picture_fracture import PictureFracture
-from recombine.lab.study import Cell, Claim, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Seeded, Study
 from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.directed import DirectedPicture
 from recombine.learners.new_module import NewModule
@@ -31,7 +31,6 @@ from recombine.studies import _base as base
 from recombine.studies import _fracture_claims as claimed
 from recombine.studies import _fracture_report as report
 from recombine.studies._fracture import AWAKE
-from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 # The architectures of the published twins: as small as each genome allows.

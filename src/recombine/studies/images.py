@@ -21,14 +21,13 @@ from recombine.instruments.foretelling import Foretelling
 from recombine.lab.judge import Judgement
 from recombine.lab.memberships import crossed_partial
 from recombine.lab.statistics import matched
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.learners.flow import Flow
 from recombine.models.diffusion import DiT
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _images as parts
-from recombine.studies._seeded import Seeded
 from recombine.supports import SupportRule
 
 SOURCE = (

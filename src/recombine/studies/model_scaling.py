@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.report.document import Section
 from recombine.report.figures import Panel, dots, panels
 from recombine.studies import _base as base
 from recombine.studies._base import gap, seen, series_over, unseen
-from recombine.studies._seeded import Seeded
 
 
 @dataclass(frozen=True)

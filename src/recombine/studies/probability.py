@@ -20,7 +20,7 @@ import numpy as np
 from recombine.families.strings import Strings
 from recombine.instruments.probability import Probability
 from recombine.lab.statistics import Interval, mean_interval, p_value_against
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.learners.next_token import NextToken
 from recombine.models.sequence import SequenceModel
 from recombine.probability.measures import area_between, gap_when
@@ -39,7 +39,6 @@ from recombine.studies._probability import (
     PLACEBO,
     RARE,
 )
-from recombine.studies._seeded import Seeded
 
 FEWEST = 10  # right and wrong answers that a coefficient needs, and wrong ones that a ratio needs
 Number = Callable[[Row], float]

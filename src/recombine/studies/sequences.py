@@ -18,14 +18,13 @@ import numpy as np
 
 from recombine.instruments.exact_match import ExactMatch
 from recombine.lab.statistics import matched
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _sequences as parts
 from recombine.studies._pilots import FIRST_SEED
-from recombine.studies._seeded import Seeded
 from recombine.studies._sequence_tasks import ANEW, MORE, model_named, task_named
 
 ALL = (

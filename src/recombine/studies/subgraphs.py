@@ -21,12 +21,11 @@ from recombine.errors import InvalidRequest, unknown
 from recombine.families.multiplication import Multiplication
 from recombine.families.subsequence import Subsequence
 from recombine.instruments.subgraphs import SEEN, Subgraphs
-from recombine.lab.study import Cell, Claim, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Seeded, Study
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _subgraphs as parts
-from recombine.studies._seeded import Seeded
 from recombine.studies._sequence_tasks import model_named
 from recombine.studies._subgraphs_measures import (
     as_at_random,

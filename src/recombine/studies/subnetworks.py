@@ -19,7 +19,7 @@ from recombine.errors import InvalidRequest, unknown
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, PicturesOdd, SentencesOdd
 from recombine.instruments.subnetworks import Subnetworks
 from recombine.lab.judge import Judgement, sentence
-from recombine.lab.study import Cell, Claim, Results, Study
+from recombine.lab.study import Cell, Claim, Results, Seeded, Study
 from recombine.learners._learner import Learner
 from recombine.learners.as_drawn import AsDrawn
 from recombine.learners.continued import Continued
@@ -35,7 +35,6 @@ from recombine.studies import _base as base
 from recombine.studies import _subnetworks as parts
 from recombine.studies import _subnetworks_report as report
 from recombine.studies._item_models import model_for
-from recombine.studies._seeded import Seeded
 from recombine.studies._subnetworks import MODULES, PLANTED
 
 FAMILIES: dict[str, OddFamily] = {

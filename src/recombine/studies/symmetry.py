@@ -21,14 +21,13 @@ from recombine.errors import InvalidRequest, unknown
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, PicturesOdd, SentencesOdd
 from recombine.instruments.symmetry import Symmetry
 from recombine.lab.statistics import within_group_correlation
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Study
+from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
 from recombine.learners.odd_one_out import OddOneOut
 from recombine.report.document import Section
 from recombine.seeds import Seeds
 from recombine.studies import _base as base
 from recombine.studies import _symmetry_report as report
 from recombine.studies._item_models import model_for
-from recombine.studies._seeded import Seeded
 
 # The rules a network learns first, and those after one of them is exchanged for another.
 RULES: dict[str, tuple[OddFamily, OddFamily]] = {
