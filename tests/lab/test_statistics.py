@@ -14,6 +14,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from recombine.errors import InvalidRequest
+from recombine.lab.judge import judge
 from recombine.lab.statistics import (
     Interval,
     clustered_interval,
@@ -30,6 +31,7 @@ from recombine.lab.statistics import (
     verdict,
     within_group_correlation,
 )
+from recombine.lab.study import SHARE, Claim, Evidence, Results
 
 numbers = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 
@@ -473,3 +475,21 @@ def test_on_rising_curves_matching_is_linear_interpolation(steps, share):
     x = np.cumsum(steps)
     at = float(np.clip(x[0] + share * (x[-1] - x[0]), x[0], x[-1]))
     assert matched(x, x**2, at) == pytest.approx(float(np.interp(at, x, x**2)))
+
+
+def test_an_interval_of_a_share_ends_where_shares_do_and_its_verdict_stays():
+    values = [0.9, 1.0]  # Student t of two goes far beyond both ends
+    open_ended, share = (
+        judge([Claim("all", "All is right", lambda _: Evidence.of_values(values), at_least=0.5,
+                     within=within)], Results([]))[0]
+        for within in ((-np.inf, np.inf), SHARE)
+    )  # fmt: skip
+    assert open_ended.interval and share.interval and share.adjusted
+    assert open_ended.interval.high > 1 and share.interval.high == 1
+    assert open_ended.interval.low < 0.5 and share.interval.low == max(open_ended.interval.low, 0)
+    assert share.adjusted.high == 1 and share.verdict == open_ended.verdict
+
+
+def test_a_criterion_that_any_share_meets_is_refused():
+    with pytest.raises(ValueError, match="settles nothing"):
+        Claim("all", "All", lambda _: Evidence.of_values([1.0]), at_least=0.0, within=SHARE)

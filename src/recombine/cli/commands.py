@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,9 @@ def list(chosen: Namespace) -> None:
 
 def plan(chosen: Namespace) -> None:
     from recombine.cli.planning import document, lines
+    from recombine.lab.progress import Watch
 
-    found = document(_request(chosen))
+    found = document(_request(chosen), Watch(quiet=chosen.json or not sys.stderr.isatty()))
     print(json.dumps(found, indent=1) if chosen.json else "\n".join(lines(found)))
 
 

@@ -2,45 +2,85 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from recombine.lab import cost
-from recombine.lab.device import device
+from recombine.lab.device import Device, device
 from recombine.lab.execute import needed_cells
 from recombine.lab.plan import part, upstream_first
 from recombine.lab.plan import shards as shards_of
-from recombine.lab.progress import duration
+from recombine.lab.progress import Watch, duration
 from recombine.lab.run import Request
+from recombine.learners._learner import Arrays, Learner
+
+PATIENCE = 2.0  # seconds that a plan may take without a word
 
 
-def document(request: Request) -> dict[str, Any]:
+class Counted:
+    """What programs take: each is followed once, however many cells share it."""
+
+    def __init__(self) -> None:
+        self._steps: dict[Any, cost.Cost] = {}
+        self._memories: dict[Any, int] = {}
+        self._prepared: tuple[Learner | None, Arrays | None] = (None, None)
+
+    def step(self, learner: Learner, precision: str) -> cost.Cost:
+        """One step of one member."""
+        key = (learner.program(precision), learner.shard())
+        if key not in self._steps:
+            self._steps[key] = cost.step_cost(learner, precision, self._arrays(learner))
+        return self._steps[key]
+
+    def memory(self, learner: Learner, members: int, precision: str) -> int:
+        """Bytes of a population."""
+        key = (learner.program(precision), learner.shard(), members)
+        if key not in self._memories:
+            found = cost.predict_memory(learner, members, precision, self._arrays(learner))
+            self._memories[key] = found.total
+        return self._memories[key]
+
+    def _arrays(self, learner: Learner) -> Arrays | None:
+        if self._prepared[0] is not learner:
+            self._prepared = learner, cost.arrays_of(learner)
+        return self._prepared[1]
+
+
+def document(request: Request, watch: Watch | None = None) -> dict[str, Any]:
     """The first round exactly, and a bound for the rest."""
-    here = device()
+    here, watch = device(), watch or Watch(quiet=True)
     feasible = part(request.cells())
     layers = upstream_first(needed_cells(feasible.cells).values())
     learners = {cell: learner for layer in layers for cell, learner in layer.items()}
     stacks = shards_of(learners, here)
-    flops, largest, hours = 0.0, 0, dict.fromkeys(cost.measured_devices(), 0.0)
-    costs: dict[Any, Any] = {}
-    for shard in stacks:
+    # A GPU multiplies in another precision than a CPU, which halves what it has to move.
+    machines = {
+        name: here if name == here.kind else Device("cpu" if name == "cpu" else "gpu", name, 0)
+        for name in cost.measured_devices()
+    }
+    flops, largest, hours = 0.0, 0, dict.fromkeys(machines, 0.0)
+    counted = Counted()
+    watch.start("counting", {"shards": len(stacks)})
+    watch.begin("shards")
+    begun = time.monotonic()
+    for number, shard in enumerate(stacks):
+        watch("shards", number, len(stacks), "")
+        if time.monotonic() - begun > PATIENCE:
+            watch.draw()
         learner = learners[shard.cells[0]]
         if learner.host_driven:
             continue  # what it costs is not the device's to say
-        key = (learner.program(shard.precision), learner.shard(), len(shard.cells))
-        if key not in costs:
-            costs[key] = (
-                cost.step_cost(learner, shard.precision),
-                cost.predict_memory(learner, len(shard.cells) + shard.padding, shard.precision),
-            )
-        step, memory = costs[key]
-        work = step * (learner.steps * len(shard.cells))
-        flops += work.flops
-        largest = max(largest, memory.total)
-        for name in hours:
+        count = learner.steps * len(shard.cells)
+        members = len(shard.cells) + shard.padding
+        flops += count * counted.step(learner, shard.precision).flops
+        largest = max(largest, counted.memory(learner, members, shard.precision))
+        for name, machine in machines.items():
+            work = counted.step(learner, machine.precision(learner.precision)) * count
             seconds = cost.estimate_seconds(work.flops, learner.size, name, work.bytes)
             hours[name] += (seconds or 0.0) / 3600
+    watch.close()
     return {
         "study": request.study.name,
         "preset": request.preset,

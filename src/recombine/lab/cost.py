@@ -26,6 +26,7 @@ __all__ = [
     "Cost",
     "Memory",
     "Throughput",
+    "arrays_of",
     "cost_of",
     "estimate_seconds",
     "measured",
@@ -121,14 +122,18 @@ def parameters_of(learner: Learner, arrays: Arrays | None = None) -> int:
     return sum(weight.size for weight in _stand_in_weights(learner, arrays).values())
 
 
+def arrays_of(learner: Learner) -> Arrays:
+    """A member's arrays. Upstream weights are stood in for by zeros."""
+    given: dict[str, Tensors] = {
+        name: _stand_in_weights(up, None) for name, up in learner.upstream().items()
+    }
+    given.update({name: _made(material) for name, material in learner.materials().items()})
+    return learner.prepare(given)
+
+
 def shapes_of(learner: Learner, members: int = 1, arrays: Arrays | None = None) -> Arrays:
-    """The shapes of a population's arrays. Upstream weights are stood in for by zeros."""
-    if arrays is None:
-        given: dict[str, Tensors] = {
-            name: _stand_in_weights(up, None) for name, up in learner.upstream().items()
-        }
-        given.update({name: _made(material) for name, material in learner.materials().items()})
-        arrays = learner.prepare(given)
+    """The shapes of a population's arrays."""
+    arrays = arrays_of(learner) if arrays is None else arrays
 
     def stacked(leaf: Any, count: int | None) -> jax.ShapeDtypeStruct:
         shape = np.shape(leaf) if count is None else (count, *np.shape(leaf))

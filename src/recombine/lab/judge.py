@@ -52,7 +52,7 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
     for number, claim in enumerate(claims):
         try:
             shown = claim.measure(results)
-            interval = shown.interval(LEVEL)
+            interval = shown.interval(LEVEL).within(*claim.within)
         except NotTested as reason:
             found.append(Judgement(claim, "not tested here", note=str(reason)))
             continue
@@ -74,7 +74,8 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
         found.append(Judgement(claim, word, interval, note=note))
     p_values = [max(min(1.0, evidence[n].p(bound)) for bound in claims[n].bounds) for n in evidence]
     for number, level in zip(evidence, holm_levels(p_values), strict=True):
-        found[number] = replace(found[number], adjusted=evidence[number].interval(level))
+        adjusted = evidence[number].interval(level)
+        found[number] = replace(found[number], adjusted=adjusted.within(*claims[number].within))
     return found
 
 

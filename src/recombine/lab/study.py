@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -163,11 +164,16 @@ class Evidence:
         )
 
 
+SHARE = (0.0, 1.0)
+SHARES_APART = (-1.0, 1.0)  # the difference of two
+
+
 @dataclass(frozen=True)
 class Claim:
     """A sentence with a numeric criterion fixed before the run.
 
-    `measure` turns results into evidence; the bounds are the criterion.
+    `measure` turns results into evidence; the bounds are the criterion. `within` holds all that
+    the number could be, such as `SHARE`: an interval ends there.
     """
 
     name: str
@@ -178,6 +184,15 @@ class Claim:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
+    within: tuple[float, float] = (-math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        least, most = self.within
+        if not all(least < bound < most for bound in self.bounds):
+            raise ValueError(
+                f"claim {self.name!r}: {self.criterion} settles nothing of a number within "
+                f"{least:g} to {most:g}"
+            )
 
     @property
     def bounds(self) -> list[float]:

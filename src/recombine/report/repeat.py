@@ -8,7 +8,7 @@ from typing import Any
 
 from recombine.lab.files import canonical_json, write_bytes
 from recombine.lab.judge import Judgement
-from recombine.lab.repeat import APART, Repeated, compared, conclusion
+from recombine.lab.repeat import APART, compared, conclusion
 from recombine.lab.run import Outcome
 from recombine.lab.store import Store
 from recombine.report.document import Report, Section, Table
@@ -26,23 +26,19 @@ def found(judgement: Judgement) -> str:
     return f"{estimate:.3f} {bounds(low, high, 3)} {judgement.verdict}"
 
 
-def comparison(outcomes: Sequence[Outcome]) -> Table:
-    """Every claim by what each set of seeds says of it."""
+def comparison(outcomes: Sequence[Outcome], *, in_full: bool = True) -> Table:
+    """Every claim, in full or by its name, by what each set of seeds says of it."""
     times = [f"seeds from {outcome.request.grid.first_seed}" for outcome in outcomes]
-    rows = [
-        [_claim(claim), *(found(one) for one in claim.judgements), claim.standing]
-        for claim in compared(outcomes)
-    ]
+    rows = []
+    for claim in compared(outcomes):
+        asked = claim.judgements[0].claim
+        said = f"{asked.sentence if in_full else asked.name} ({asked.criterion})"
+        rows.append([said, *(found(one) for one in claim.judgements), claim.standing])
     return Table(
         "Verdicts on several sets of seeds", ["claim", *times, "the verdict"], rows,
         "Estimates with 95 % intervals. A verdict moves where one set of seeds leaves open what "
         "another settles; it is contradicted where one supports what another refutes.",
     )  # fmt: skip
-
-
-def _claim(claim: Repeated) -> str:
-    first = claim.judgements[0].claim
-    return f"{first.sentence} ({first.criterion})"
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:

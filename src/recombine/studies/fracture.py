@@ -96,7 +96,7 @@ class FractureStudy(Study):
         "The Fractured Entangled Representation Hypothesis, 2025; the evolution without a target, "
         "the measures and what is learnt next are ours"
     )
-    cost = "quick: 1.7 min on two CPU cores; standard: 14 min on one H200, beside two other studies"
+    cost = "quick: 1.7 min on two CPU cores; standard: 9 min on one H200 (estimated)"
     not_shown = (
         "People's choices: our pictures were evolved for variety, not picked by eye; two that "
         "people picked are read where their genomes are on this machine.",
@@ -121,7 +121,7 @@ class FractureStudy(Study):
         ),
         "quick": Grid(),
         "standard": Grid(
-            pictures=16, size=64, evaluations=10_000, stencils=8, twins=3, steps=20_000,
+            pictures=16, size=64, evaluations=10_000, stencils=8, twins=2, steps=20_000,
             sweeps=60, siblings=SIBLINGS, sibling_steps=3_000, matched=1e-2, directed=20_000,
             genomes=("skull", "butterfly"), genome_size=128, genome_steps=40_000,
             training="standard", width=128, depth=4, held_out=(0.25, 0.75), students=2,

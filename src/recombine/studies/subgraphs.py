@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import ClassVar, Literal
 
 from recombine.errors import InvalidRequest, unknown
@@ -65,7 +66,7 @@ class Grid(Seeded):
     length: int = 4
     reach: int = 5
     longer: int = 2
-    share: tuple[float, ...] = (0.45,)  # of all lists; smaller ones at the largest width
+    share: tuple[float, ...] = (0.45,)  # of all lists
     odds: int = 20
     positions: str = "learned"
     width: tuple[int, ...] = (48,)
@@ -138,14 +139,12 @@ class SubgraphsStudy(Study):
             if task not in TASKS:
                 raise unknown("task", task, TASKS)
             arms = task in (LISTS, LISTS_STEPS)
-            sets = [(width, max(grid.share)) for width in grid.width]
-            sets += [(wide, share) for share in grid.share if share < max(grid.share)]
             for seed in grid.drawn(grid.seeds):
                 if not arms:
                     found.append(cell(grid, task, wide, 0, seed, max(grid.share)))
                     continue
-                for width, share in sets:
-                    # The placebo stands wherever the effect is measured.
+                for width, share in product(grid.width, grid.share):
+                    # The placebo stands where the effect is measured; the others tell of size.
                     halves: tuple[Half, ...] = (0, 1, 2) if width == wide else (1, 2)
                     found += [cell(grid, task, width, half, seed, share) for half in halves]
         return found
