@@ -69,7 +69,7 @@ def repeat_to_end(
     if as_json:
         print(json.dumps({**summary(outcomes), "page": str(page), "summary": str(numbers)}))
         return 1 if failed else 0
-    table = comparison(outcomes, in_full=False)
+    table = comparison(outcomes)
     print(text_table(list(table.columns), [list(row) for row in table.rows]))
     print()
     print(summary(outcomes)["verdict"])

@@ -23,22 +23,28 @@ def found(judgement: Judgement) -> str:
     if document["interval"] is None:
         return judgement.verdict
     estimate, low, high = document["interval"]
-    return f"{estimate:.3f} {bounds(low, high, 3)} {judgement.verdict}"
+    return f"{judgement.verdict}: {estimate:.3f} {bounds(low, high, 3)}"
 
 
-def comparison(outcomes: Sequence[Outcome], *, in_full: bool = True) -> Table:
-    """Every claim, in full or by its name, by what each set of seeds says of it."""
+def comparison(outcomes: Sequence[Outcome]) -> Table:
+    """Every claim by what each set of seeds says of it."""
     times = [f"seeds from {outcome.request.grid.first_seed}" for outcome in outcomes]
-    rows = []
-    for claim in compared(outcomes):
-        asked = claim.judgements[0].claim
-        said = f"{asked.sentence if in_full else asked.name} ({asked.criterion})"
-        rows.append([said, *(found(one) for one in claim.judgements), claim.standing])
+    rows = [
+        [claim.judgements[0].claim.name, claim.standing, *(found(one) for one in claim.judgements)]
+        for claim in compared(outcomes)
+    ]
     return Table(
-        "Verdicts on several sets of seeds", ["claim", *times, "the verdict"], rows,
+        "Verdicts on several sets of seeds", ["claim", "its verdict", *times], rows,
         "Estimates with 95 % intervals. A verdict moves where one set of seeds leaves open what "
         "another settles; it is contradicted where one supports what another refutes.",
     )  # fmt: skip
+
+
+def sentences(outcome: Outcome) -> Table:
+    """What each claim says, and when it is met."""
+    claims = [judgement.claim for judgement in outcome.judgements]
+    rows = [[claim.name, claim.sentence, claim.criterion] for claim in claims]
+    return Table("The claims in full", ["claim", "sentence", "criterion"], rows)
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -63,7 +69,10 @@ def write_repetition(store: Store, outcomes: Sequence[Outcome]) -> tuple[Path, P
         source=first.source,
         preset=first.preset,
         verdict_sentence=conclusion(compared(outcomes)),
-        sections=(Section("What each set of seeds says", "", (), (comparison(outcomes),)),),
+        sections=(
+            Section("What each set of seeds says", "", (), (comparison(outcomes),)),
+            Section("What is claimed", "", (), (sentences(outcomes[0]),)),
+        ),
         not_shown=(
             f"More than {len(outcomes)} sets of seeds, each {APART} from the last; all are of one "
             "grid, so what a larger network or longer training would change is not asked.",

@@ -15,7 +15,7 @@ def claims(grid: Any) -> list[Claim]:
 
 
 def of_pictures(grid: Any) -> list[Claim]:
-    def pair(name: str, sentence: str, measure: Any, **criterion: float) -> Claim:
+    def pair(name: str, sentence: str, measure: Any, **criterion: Any) -> Claim:
         return Claim(name, sentence, measure, unit="pictures", **criterion)
 
     error = f"{grid.error:g}"
