@@ -336,7 +336,7 @@ def test_a_study_is_repeated_on_other_seeds_and_its_finished_seeds_are_not_train
 ):
     before = Store.open(store).ids("cell")
     code, told, _ = recombine("repeat", *SMOKE, "--store", store, "--quiet")
-    assert code == 0 and "seeds from 0 " in told and "seeds from 100 " in told
+    assert code == 0 and "seeds from 0" in told and "seeds from 100" in told
     assert len(Store.open(store).ids("cell")) == 2 * len(before)
     code, told, _ = recombine("repeat", *SMOKE, "--store", store, "--json")
     summary = json.loads(told)
