@@ -9,8 +9,9 @@ import pytest
 from recombine.cli import main
 from recombine.errors import RecombineError
 from recombine.graphs import workings_of
-from recombine.live import Question, Scripted, estimate, kit_named, run_kit
+from recombine.live import Answer, Question, Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
+from recombine.live.kit import scored
 from recombine.live.subgraphs import read_steps, write_steps
 
 from .standin import StandIn
@@ -260,6 +261,14 @@ def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):
     assert {c["name"]: c["verdict"] for c in outcome.summary["claims"]} == dict.fromkeys(
         ("accuracy falls with size", "last digits", "first digits", "middle digits"), "supported"
     )
+
+
+def test_a_question_put_in_two_forms_is_one_question_of_the_fall_with_size():
+    questions = drawn({**SMALL, "tasks": "subsequence", "lengths": "3,10"}, items=20)
+    answers = scored(KIT, questions, {q.id: Answer(KIT.solve(q)) for q in questions})
+    claim = next(c for c in KIT.claims(answers) if c.name == "accuracy falls with size")
+    assert {row["form"] for row in answers} == {"answer", "steps"}
+    assert claim.measure(None).interval(0.95).units == 40  # type: ignore[arg-type]
 
 
 def test_a_model_that_says_nothing_is_not_judged(tmp_path):

@@ -342,7 +342,10 @@ def _of_wrong(answers: Answers, score: str) -> Evidence:
 
 
 def _falls(answers: Answers) -> Evidence:
-    """The mean fall over tasks and forms, from the smallest size to the largest."""
+    """The mean fall over tasks and forms, from the smallest size to the largest.
+
+    Both forms ask the same questions, so they do not count as twice as many.
+    """
     ends = []
     for task in answers.labels("task"):
         for form in answers.where(task=task).labels("form"):
@@ -350,7 +353,8 @@ def _falls(answers: Answers) -> Evidence:
             named = cells.labels("size")
             if len(named) >= 2:
                 smallest, largest = (cells.where(size=size) for size in (named[0], named[-1]))
-                ends.append((right_of(smallest), right_of(largest)))
+                same = ("task", "source")
+                ends.append((right_of(smallest, *same), right_of(largest, *same)))
     if not ends:
         raise NotTested("It takes at least two sizes of a task.")
     return Evidence.of_interval(lambda level: mean_difference(ends, level))
