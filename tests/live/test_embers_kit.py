@@ -137,6 +137,12 @@ def test_a_wrong_stimulus_is_named_by_file_line_and_field(rows, complaint, tmp_p
         list(KIT.questions(KIT.chosen({"stimuli": path})))
 
 
+def test_a_file_that_an_editor_has_marked_as_utf_8_is_read(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps(stimulus("highprob", 0)) + "\n", "utf-8-sig")
+    assert len(list(KIT.questions(KIT.chosen({"stimuli": str(path)})))) == 1
+
+
 def test_what_is_no_json_and_what_is_no_file_are_one_line_each(tmp_path):
     (tmp_path / "own.jsonl").write_text('\n{"task_name": \n', "utf-8")
     with pytest.raises(InvalidRequest, match=r"own\.jsonl, line 2: not JSON"):

@@ -268,6 +268,6 @@ def as_typed(message: str) -> str:
     text = re.sub(r"\bprice_(in|out)\b", r"--price-\1", text)
     text = re.sub(r"\bmost_calls=(-?\d+)", r"--most-calls \1", text)
     text = text.replace("most_calls", "--most-calls")
-    text = re.sub(r"with key_variable$", "with --key-variable", text)
+    text = re.sub(r"(with|variable of) key_variable$", r"\1 --key-variable", text)
     text = re.sub(r"\bdepths=(-?\d+):", r"--set depths=\1:", text)
     return re.sub(r"^(endpoint|device) '", r"--\1 '", text)
