@@ -171,7 +171,6 @@ DRESSES = [
     "ANSWER:\n{}",
     "First thoughts.\n{}",
     "```\nANSWER: {}\n```",
-    "<think>ANSWER: 1 2 3, no, yes</think>\nANSWER: {}",
     "ANSWER: 1, no, yes\nWait, that is wrong.\nANSWER: {}",
     r"So we get \boxed{{{}}}",
     "ANSWER: {}\n\nI have checked the answer: it holds for 1, 2 and 3.",
@@ -446,6 +445,32 @@ def test_the_fall_with_depth_is_over_questions_and_not_over_the_words_they_are_p
     assert both.estimate == one.estimate == 0.5
     assert (both.units, one.units) == (40, 40)
     assert both.high - both.low == pytest.approx(one.high - one.low, rel=0.05)
+
+
+def test_answers_cut_off_before_they_are_right_are_no_fall_with_depth():
+    questions = drawn({"tasks": "commands,strings"}, items=20)
+
+    def say(question, longest):
+        thoughts = "Now the next step, and then again\n" * (4 * question.columns["depth"])
+        text = thoughts + solve(question.prompt)
+        return Answer(text[:longest], cut=len(text) > longest)
+
+    def fall(longest):
+        answers = scored(KIT, questions, {q.id: say(q, longest) for q in questions})
+        [judged] = judge([c for c in KIT.claims(answers) if c.name == "depth"], Results([]))
+        return answers, judged
+
+    answers, judged = fall(500)
+    assert answers.where(depth=4).rate().estimate == 0
+    assert judged.verdict == "not tested here" and "could be read" in judged.note
+    assert fall(10_000)[1].verdict == "refuted"
+    # Few are lost in all, and all of them at one end.
+    lost = {q.id: q.columns["depth"] == 4 and q.columns["number"] in (0, 1) for q in questions}
+    said = {q.id: say(q, 500 if lost[q.id] else 10_000) for q in questions}
+    answers = scored(KIT, questions, said)
+    assert answers.mean("parsed") > 0.95
+    [judged] = judge([c for c in KIT.claims(answers) if c.name == "depth"], Results([]))
+    assert judged.verdict == "not tested here" and "at the deepest" in judged.note
 
 
 def test_the_fall_with_depth_has_the_interval_of_a_difference_of_proportions(tmp_path):

@@ -13,7 +13,7 @@ from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.battery_page import both_words, curves, depths, sections
 from recombine.live.battery_solver import solve
 from recombine.live.battery_tasks import DEEPEST, NOVELTIES, TASKS, Draw, Task
-from recombine.live.differences import Marks, mean_difference, mean_within, rate_of, right_of
+from recombine.live.differences import Marks, fall, mean_difference, mean_within, rate_of
 from recombine.live.kit import (
     FEWEST,
     Answers,
@@ -21,6 +21,7 @@ from recombine.live.kit import (
     Options,
     Question,
     if_readable,
+    readable,
     shuffled,
     verdicts,
 )
@@ -177,15 +178,14 @@ def _fall(answers: Answers) -> Evidence:
 
     Both kinds put the same questions, so they do not count as twice as many.
     """
-    ends = []
-    for task, _, part in curves(answers):
-        cells = [cell for depth, cell in depths(part, task) if depth > 0]
-        if len(cells) >= 2:
-            same = ("task", "depth", "number")
-            ends.append((right_of(cells[0], *same), right_of(cells[-1], *same)))
+    by_depth = [
+        [cell for depth, cell in depths(part, task) if depth > 0]
+        for task, _, part in curves(answers)
+    ]
+    ends = [(cells[0], cells[-1]) for cells in by_depth if len(cells) >= 2]
     if not ends:
         raise NotTested("It takes at least two depths of a task.")
-    return Evidence.of_interval(lambda level: mean_difference(ends, level))
+    return fall(ends, ("task", "depth", "number"), ("shallowest depths", "deepest"))
 
 
 def _novelty(answers: Answers) -> Evidence:
@@ -200,6 +200,8 @@ def _novelty(answers: Answers) -> Evidence:
         raise NotTested(
             "It takes five answers in familiar and five in new words, of the same task and depth."
         )
+    for words in NOVELTIES:
+        readable(answers.where(novelty=words), f" in {words} words")
     best = max(mean(_above_chance(task, each[side]) for task, each in cells) for side in (0, 1))
     if best < SMALL:
         raise NotTested("Hardly anything is right in either kind of words: nothing to tell apart.")

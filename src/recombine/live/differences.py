@@ -12,7 +12,7 @@ from scipy import stats
 
 from recombine.lab.intervals import Interval
 from recombine.lab.study import Evidence
-from recombine.live.kit import Answers
+from recombine.live.kit import Answers, readable
 
 Marks = Mapping[Hashable, bool]  # by question: whether it was answered right
 
@@ -62,6 +62,19 @@ def mean_difference(pairs: Sequence[tuple[Marks, Marks]], level: float = 0.95) -
     middle = centre / len(pairs)
     low, high = max(-1.0, middle - reach), min(1.0, middle + reach)
     return Interval(float(gaps / len(pairs)), low, high, len(pull), "Agresti-Caffo", level)
+
+
+def fall(
+    ends: Sequence[tuple[Answers, Answers]], same: Sequence[str], named: tuple[str, str]
+) -> Evidence:
+    """How much less is right at the second end than at the first, mean over pairs of ends.
+
+    `same` are columns that tell a question in any words; `named` is what the ends are called.
+    """
+    for parts, name in zip(zip(*ends, strict=True), named, strict=True):
+        readable([row for part in parts for row in part], f" at the {name}")
+    marks = [(right_of(first, *same), right_of(second, *same)) for first, second in ends]
+    return Evidence.of_interval(lambda level: mean_difference(marks, level))
 
 
 def mean_within(

@@ -22,7 +22,7 @@ from recombine.graphs.errors import LABELS, label
 from recombine.graphs.graph import ComputationGraph, Written
 from recombine.graphs.workings import workings_of
 from recombine.lab.study import Claim, Evidence, NotTested
-from recombine.live.differences import mean_difference, right_of
+from recombine.live.differences import fall
 from recombine.live.kit import (
     Answers,
     Kit,
@@ -352,12 +352,10 @@ def _falls(answers: Answers) -> Evidence:
             cells = answers.where(task=task, form=form)
             named = cells.labels("size")
             if len(named) >= 2:
-                smallest, largest = (cells.where(size=size) for size in (named[0], named[-1]))
-                same = ("task", "source")
-                ends.append((right_of(smallest, *same), right_of(largest, *same)))
+                ends.append((cells.where(size=named[0]), cells.where(size=named[-1])))
     if not ends:
         raise NotTested("It takes at least two sizes of a task.")
-    return Evidence.of_interval(lambda level: mean_difference(ends, level))
+    return fall(ends, ("task", "source"), ("smallest sizes", "largest"))
 
 
 def _figure(answers: Answers) -> Any:
