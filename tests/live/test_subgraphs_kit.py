@@ -163,6 +163,12 @@ def test_answers_in_another_dress_are_still_read():
     assert KIT.score(marks, f"ANSWER: [{marks.gold.replace(' ', ', ')}]")["correct"] == 1
     puzzle = next(q for q in drawn() if q.id == "zebra-2x2-answer-0")
     assert KIT.score(puzzle, f"So:\nAnswer: {puzzle.gold.upper()}.")["correct"] == 1
+    assert KIT.score(puzzle, f"ANSWER: {puzzle.gold.replace(' ;', ';')};")["correct"] == 1
+    first, second = puzzle.gold.split(" ; ")
+    rows = [f"{house} ({') ('.join(words)})" for house, *words in (first.split(), second.split())]
+    assert KIT.score(puzzle, f"ANSWER: {' ; '.join(rows)}")["correct"] == 1
+    assert KIT.score(puzzle, f"ANSWER: {second} ; {first}")["correct"] == 0
+    assert KIT.score(puzzle, f"ANSWER:\n{first} ;\n{second}")["parsed"] == 0
 
 
 @pytest.mark.parametrize(

@@ -311,8 +311,10 @@ def _said(task: str, answer: str) -> str | None:
     Too few or too many marks are read, and wrong: to lose count is one way to fail.
     """
     if task == PUZZLES:
-        table = " ; ".join(" ".join(row.split()) for row in final(answer).lower().split(";"))
-        return table if ";" in table else None  # a sentence is no table
+        # The form shows values in brackets, and some keep these.
+        table = final(answer).lower().rstrip("; ")
+        rows = [" ".join(re.findall(r"\w+", row)) for row in table.split(";")]
+        return " ; ".join(rows) if len(rows) > 1 else None  # a sentence, or one row, is no table
     if task == PRODUCTS:
         product = whole_number(answer)
         return None if product is None else str(product)
