@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 from recombine.cli import main
 from recombine.errors import RecombineError
@@ -275,6 +276,26 @@ def test_a_question_put_in_two_forms_is_one_question_of_the_fall_with_size():
     claim = next(c for c in KIT.claims(answers) if c.name == "accuracy falls with size")
     assert {row["form"] for row in answers} == {"answer", "steps"}
     assert claim.measure(None).interval(0.95).units == 40  # type: ignore[arg-type]
+
+
+def test_a_wrong_product_asked_in_two_forms_is_one_product():
+    questions = drawn({**SMALL, "tasks": "multiplication", "products": "3x3"}, items=20)
+
+    def say(question):
+        gold = question.gold
+        last = int(gold[-1]) if int(question.id.rpartition("-")[2]) % 2 else int(gold[-1]) + 1
+        text = f"{gold[0]}{(int(gold[1]) + 1) % 10}{gold[2:-1]}{last % 10}"
+        if question.columns["form"] == "steps":
+            return Answer(json.dumps({"step": "answer", "value": int(text)}))
+        return Answer(f"ANSWER: {text}")
+
+    answers = scored(KIT, questions, {q.id: say(q) for q in questions})
+    assert len(answers) == 40 and not sum(answers.values("correct"))
+    claim = next(c for c in KIT.claims(answers) if c.name == "last digits")
+    found = claim.measure(None).interval(0.95)  # type: ignore[arg-type]
+    low, high = proportion_confint(10, 20, method="beta")
+    assert (found.units, found.estimate) == (20, 0.5)
+    assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_a_model_that_says_nothing_is_not_judged(tmp_path):

@@ -335,10 +335,11 @@ def enough(count: int, what: str) -> None:
         raise NotTested(f"Only {count} {what}: five are needed.")
 
 
-def share(successes: int, total: int, level: float = 0.95) -> Interval:
+def share(successes: float, total: int, level: float = 0.95) -> Interval:
     """The interval of a proportion of independent items (Clopper and Pearson's).
 
-    A bootstrap would give no width to 20 right answers of 20.
+    A bootstrap would give no width to 20 right answers of 20. An item that is right in one of two
+    forms is half a success.
 
     >>> found = share(20, 20)
     >>> found.estimate, round(found.low, 3), found.high
@@ -346,8 +347,9 @@ def share(successes: int, total: int, level: float = 0.95) -> Interval:
     """
     if not total:
         raise InvalidRequest("a proportion needs at least one answer, got none")
-    ends = stats.binomtest(successes, total).proportion_ci(level, "exact")
-    low, high = float(ends.low), float(ends.high)
+    failures, tail = total - successes, (1 - level) / 2
+    low = float(stats.beta.ppf(tail, successes, failures + 1)) if successes else 0.0
+    high = float(stats.beta.isf(tail, successes + 1, failures)) if failures else 1.0
     return Interval(successes / total, low, high, total, "Clopper-Pearson", level)
 
 

@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean as mean
 from typing import Any
 
 from recombine.errors import InvalidRequest, unknown
@@ -338,9 +339,14 @@ def _of_wrong(answers: Answers, score: str) -> Evidence:
     wrong = [r for r in answers.where(task=PRODUCTS)
              if r["correct"] == 0 and r["lined_up"] == 1 and not r.answer.cut
              and len(r.question.gold) >= PLACES_JUDGED]  # fmt: skip
-    enough(len(wrong), "wrong products that could be read and have the right number of digits")
-    right = sum(row[score] == 1 for row in wrong)
-    return Evidence.of_interval(lambda level: share(right, len(wrong), level))
+    # Asked in two forms it is one product: what both answers have in common does not add up.
+    by_product: dict[str, list[bool]] = {}
+    for row in wrong:
+        by_product.setdefault(row["source"], []).append(row[score] == 1)
+    products = len(by_product)
+    enough(products, "wrong products that could be read and have the right number of digits")
+    right = sum(map(mean, by_product.values()))
+    return Evidence.of_interval(lambda level: share(right, products, level))
 
 
 def _falls(answers: Answers) -> Evidence:
