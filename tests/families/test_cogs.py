@@ -253,3 +253,6 @@ def test_a_missing_or_broken_file_is_named(folder, tmp_path):
     (folder / "test.tsv").write_text("Emma smiled .\tsmile\n")
     with pytest.raises(InvalidRequest, match=r"test\.tsv, line 1: 2 fields, expected 3"):
         Cogs(folder=str(folder)).corpus(0)
+    (folder / "test.tsv").write_bytes("caf\u00e9".encode("latin-1"))
+    with pytest.raises(InvalidRequest, match=r"test\.tsv is not UTF-8 text"):
+        Cogs(folder=str(folder)).corpus(0)

@@ -173,6 +173,31 @@ def test_answers_cut_off_and_refused_are_told_of(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<think>4, or 5</think>\n6", "\n6"),
+        ("4, or 5</think>6", "6"),  # a template may open them in the prompt
+        ("<think>4, or 5", ""),
+        ("4</think>5<think>6</think>7", "57"),
+        ("6 <think>or 7</think>", "6 "),
+        ("6", "6"),
+    ],
+)
+def test_thoughts_are_no_answer(text, said):
+    assert Answer(text).said == said
+
+
+def test_an_answer_cut_off_could_be_read_only_if_it_is_right():
+    kit = Sums()
+    [question, *_] = questions_of(kit, kit.options)
+    for text, read in ((question.gold, 1), ("nothing yet", 0)):
+        [row] = scored(kit, [question], {question.id: Answer(text, cut=True)})
+        assert row.could_be_read == row["parsed"] == row["correct"] == read
+    [row] = scored(kit, [question], {question.id: Answer("nothing yet")})
+    assert row.could_be_read and row["correct"] == 0
+
+
+@pytest.mark.parametrize(
     ("kit", "settings"),
     [
         ("battery", {"tasks": "logic,programs", "depths": "1"}),

@@ -171,7 +171,6 @@ DRESSES = [
     "ANSWER:\n{}",
     "First thoughts.\n{}",
     "```\nANSWER: {}\n```",
-    "<think>ANSWER: 1 2 3, no, yes</think>\nANSWER: {}",
     "ANSWER: 1, no, yes\nWait, that is wrong.\nANSWER: {}",
     r"So we get \boxed{{{}}}",
     "ANSWER: {}\n\nI have checked the answer: it holds for 1, 2 and 3.",
@@ -395,16 +394,83 @@ def test_an_answer_alone_in_its_cell_does_not_count_against_the_model():
     assert (found.units, found.estimate) == (20, 1.0)
 
 
+def cells(rights, of=20, same=()):
+    """Pairs of cells with so many right; those of one name in `same` put the same questions."""
+    names = same or range(len(rights))
+    return [
+        tuple({(name, side, n): n < right for n in range(of)} for side, right in enumerate(pair))
+        for name, pair in zip(names, rights, strict=True)
+    ]
+
+
 def test_the_interval_of_a_mean_over_many_pairs_holds_what_was_seen_and_the_truth():
     rng, held, rounds = np.random.default_rng(0), 0, 400
     truth = np.linspace([0.95, 0.95], [0.5, 0.3], 12)
     for _ in range(rounds):
-        right = rng.binomial(20, truth).tolist()
-        found = mean_difference([((a, 20), (b, 20)) for a, b in right])
+        found = mean_difference(cells(rng.binomial(20, truth).tolist()))
         assert found.contains(found.estimate)
         held += found.contains(float((truth[:, 0] - truth[:, 1]).mean()))
     assert 0.92 < held / rounds < 0.98
-    assert mean_difference([((20, 20), (0, 20))] * 12).high == 1.0
+    assert mean_difference(cells([(20, 0)] * 12)).high == 1.0
+
+
+def test_the_same_questions_in_other_words_do_not_count_as_twice_as_many():
+    rng, held, rounds = np.random.default_rng(0), 0, 400
+    tasks = (0, 0, 1, 1, 2, 2)  # each in two kinds of words, which make no difference
+    for _ in range(rounds):
+        right = np.repeat(rng.binomial(20, (0.8, 0.4), (3, 2)), 2, axis=0).tolist()
+        found = mean_difference(cells(right, same=tasks))
+        held += found.contains(0.4)
+    assert found.units == 3 * 2 * 20
+    assert held / rounds > 0.92
+    apart = mean_difference(cells(right))
+    assert apart.units == 2 * found.units
+    assert found.high - found.low > 1.3 * (apart.high - apart.low)
+
+
+def test_the_fall_with_depth_is_over_questions_and_not_over_the_words_they_are_put_in():
+    questions = drawn({"tasks": "programs", "depths": "1,4"}, items=20)
+    hard = {n for n in range(20) if n % 2}
+
+    def say(question):
+        columns = question.columns
+        fails = columns["depth"] == 4 and columns["number"] in hard
+        return (wrong if fails else solve)(question.prompt)
+
+    answers = scored(KIT, questions, {q.id: Answer(say(q)) for q in questions})
+    both, one = (
+        next(c for c in KIT.claims(part) if c.name == "depth").measure(None).interval(0.95)  # type: ignore[arg-type]
+        for part in (answers, answers.where(novelty="new"))
+    )
+    assert both.estimate == one.estimate == 0.5
+    assert (both.units, one.units) == (40, 40)
+    assert both.high - both.low == pytest.approx(one.high - one.low, rel=0.05)
+
+
+def test_answers_cut_off_before_they_are_right_are_no_fall_with_depth():
+    questions = drawn({"tasks": "commands,strings"}, items=20)
+
+    def say(question, longest):
+        thoughts = "Now the next step, and then again\n" * (4 * question.columns["depth"])
+        text = thoughts + solve(question.prompt)
+        return Answer(text[:longest], cut=len(text) > longest)
+
+    def fall(longest):
+        answers = scored(KIT, questions, {q.id: say(q, longest) for q in questions})
+        [judged] = judge([c for c in KIT.claims(answers) if c.name == "depth"], Results([]))
+        return answers, judged
+
+    answers, judged = fall(500)
+    assert answers.where(depth=4).rate().estimate == 0
+    assert judged.verdict == "not tested here" and "could be read" in judged.note
+    assert fall(10_000)[1].verdict == "refuted"
+    # Few are lost in all, and all of them at one end.
+    lost = {q.id: q.columns["depth"] == 4 and q.columns["number"] in (0, 1) for q in questions}
+    said = {q.id: say(q, 500 if lost[q.id] else 10_000) for q in questions}
+    answers = scored(KIT, questions, said)
+    assert answers.mean("parsed") > 0.95
+    [judged] = judge([c for c in KIT.claims(answers) if c.name == "depth"], Results([]))
+    assert judged.verdict == "not tested here" and "at the deepest" in judged.note
 
 
 def test_the_fall_with_depth_has_the_interval_of_a_difference_of_proportions(tmp_path):

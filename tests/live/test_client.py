@@ -362,6 +362,15 @@ def test_what_cannot_work_is_refused_at_once(tmp_path, settings, complaint):
         ChatEndpoint(**given)
 
 
+@pytest.mark.parametrize(
+    "address", ["http://me:{}@host/v1", "https://host/v1?key={}", "http://host/v1#{}"]
+)
+def test_an_address_with_a_secret_in_it_is_refused_without_saying_it_again(tmp_path, address):
+    with pytest.raises(InvalidRequest, match="expected a URL without user, password") as refused:
+        ChatEndpoint(address.format("s3cret"), "m", tmp_path / "log", key_variable=None)
+    assert "s3cret" not in str(refused.value)
+
+
 def test_the_whole_address_may_be_given(tmp_path):
     with StandIn() as server:
         whole = f"{server.url}/chat/completions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -200,3 +201,19 @@ def test_help_and_dry_runs_load_no_jax():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_what_a_terminal_cannot_show_ends_no_command(tmp_path, encoding):
+    row = {"task_name": "caf\u00e9", "example_type": "highprob", "correct_output": "Stay!",
+           "instruction_plus_input": "Decode \ud83d\x1b[2J: Fgnl!"}  # fmt: skip
+    (tmp_path / "own.jsonl").write_text(json.dumps(row), "utf-8")
+    words = [sys.executable, "-m", "recombine", "embers", "--dry-run", "--set"]
+    done = subprocess.run(
+        [*words, f"stimuli={tmp_path}/own.jsonl"], capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )  # fmt: skip
+    said = done.stdout.decode(encoding)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("caf\\xe9-high-0" if encoding == "ascii" else "caf\u00e9-high-0") in said
+    assert "\x1b" not in said and "--- right: Stay!" in said

@@ -70,7 +70,7 @@ def test_more_items_only_add_questions():
 
 @pytest.mark.parametrize(
     "dress",
-    ["{}", "```json\n{}\n```", "Let me see {{a}}: so\n{}", "<think>{{1}}</think>{}",
+    ["{}", "```json\n{}\n```", "Let me see {{a}}: so\n{}",
      "The answer:\n```\n{}\n```\n", "{}\nThis is feasible.", "```json\n{}\n```\nIt fits {{so}}.",
      '{{"solution": {} }}', '```json\n{{"answer": {} }}\n```\nThat is all.',
      '{{"x1": 9}} or rather {}'],

@@ -24,7 +24,10 @@ from statsmodels.stats.contingency_tables import mcnemar
 from recombine.cli.live import run
 from recombine.cli.parser import build
 from recombine.errors import InvalidRequest, RecombineError
+from recombine.lab.judge import judge
+from recombine.lab.study import Results
 from recombine.live import (
+    Answer,
     ChatEndpoint,
     Question,
     Scripted,
@@ -34,6 +37,7 @@ from recombine.live import (
 )
 from recombine.live.asking import questions_of
 from recombine.live.embers_pairs import difference
+from recombine.live.kit import scored as all_scored
 from recombine.probability import embers as published_set
 from recombine.probability.scoring import scored
 
@@ -86,6 +90,20 @@ def typed(words: str) -> None:
     run(chosen)
 
 
+@pytest.mark.parametrize("lost", [Answer("", refusal="a filter"), Answer("The", cut=True)])
+def test_what_a_filter_withheld_or_a_bound_cut_off_is_no_ember(stimuli, lost):
+    questions = questions_of(KIT, KIT.chosen({"stimuli": stimuli}))
+    said = {
+        q.id: lost if q.columns["condition"] == "low" and int(str(q.columns["sentence"])) % 3 else
+        Answer(q.gold) for q in questions
+    }  # fmt: skip
+    answers = all_scored(KIT, questions, said)
+    [ember, *_] = judge(KIT.claims(answers), Results([]))
+    assert answers.where(condition="low").rate().estimate < 0.5
+    assert ember.verdict == "not tested here"
+    assert "answers to rot13 low could be read" in ember.note
+
+
 # What is asked
 
 
@@ -135,6 +153,12 @@ def test_a_wrong_stimulus_is_named_by_file_line_and_field(rows, complaint, tmp_p
     path = written(tmp_path / "own.jsonl", rows)
     with pytest.raises(InvalidRequest, match=complaint):
         list(KIT.questions(KIT.chosen({"stimuli": path})))
+
+
+def test_a_file_that_an_editor_has_marked_as_utf_8_is_read(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps(stimulus("highprob", 0)) + "\n", "utf-8-sig")
+    assert len(list(KIT.questions(KIT.chosen({"stimuli": str(path)})))) == 1
 
 
 def test_what_is_no_json_and_what_is_no_file_are_one_line_each(tmp_path):

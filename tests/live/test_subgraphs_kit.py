@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 from recombine.cli import main
 from recombine.errors import RecombineError
 from recombine.graphs import workings_of
-from recombine.live import Question, Scripted, estimate, kit_named, run_kit
+from recombine.live import Answer, Question, Scripted, estimate, kit_named, run_kit
 from recombine.live.asking import questions_of
+from recombine.live.kit import scored
 from recombine.live.subgraphs import read_steps, write_steps
 
 from .standin import StandIn
@@ -162,6 +164,12 @@ def test_answers_in_another_dress_are_still_read():
     assert KIT.score(marks, f"ANSWER: [{marks.gold.replace(' ', ', ')}]")["correct"] == 1
     puzzle = next(q for q in drawn() if q.id == "zebra-2x2-answer-0")
     assert KIT.score(puzzle, f"So:\nAnswer: {puzzle.gold.upper()}.")["correct"] == 1
+    assert KIT.score(puzzle, f"ANSWER: {puzzle.gold.replace(' ;', ';')};")["correct"] == 1
+    first, second = puzzle.gold.split(" ; ")
+    rows = [f"{house} ({') ('.join(words)})" for house, *words in (first.split(), second.split())]
+    assert KIT.score(puzzle, f"ANSWER: {' ; '.join(rows)}")["correct"] == 1
+    assert KIT.score(puzzle, f"ANSWER: {second} ; {first}")["correct"] == 0
+    assert KIT.score(puzzle, f"ANSWER:\n{first} ;\n{second}")["parsed"] == 0
 
 
 @pytest.mark.parametrize(
@@ -260,6 +268,34 @@ def test_digits_of_wrong_products_and_the_fall_with_size_get_verdicts(tmp_path):
     assert {c["name"]: c["verdict"] for c in outcome.summary["claims"]} == dict.fromkeys(
         ("accuracy falls with size", "last digits", "first digits", "middle digits"), "supported"
     )
+
+
+def test_a_question_put_in_two_forms_is_one_question_of_the_fall_with_size():
+    questions = drawn({**SMALL, "tasks": "subsequence", "lengths": "3,10"}, items=20)
+    answers = scored(KIT, questions, {q.id: Answer(KIT.solve(q)) for q in questions})
+    claim = next(c for c in KIT.claims(answers) if c.name == "accuracy falls with size")
+    assert {row["form"] for row in answers} == {"answer", "steps"}
+    assert claim.measure(None).interval(0.95).units == 40  # type: ignore[arg-type]
+
+
+def test_a_wrong_product_asked_in_two_forms_is_one_product():
+    questions = drawn({**SMALL, "tasks": "multiplication", "products": "3x3"}, items=20)
+
+    def say(question):
+        gold = question.gold
+        last = int(gold[-1]) if int(question.id.rpartition("-")[2]) % 2 else int(gold[-1]) + 1
+        text = f"{gold[0]}{(int(gold[1]) + 1) % 10}{gold[2:-1]}{last % 10}"
+        if question.columns["form"] == "steps":
+            return Answer(json.dumps({"step": "answer", "value": int(text)}))
+        return Answer(f"ANSWER: {text}")
+
+    answers = scored(KIT, questions, {q.id: say(q) for q in questions})
+    assert len(answers) == 40 and not sum(answers.values("correct"))
+    claim = next(c for c in KIT.claims(answers) if c.name == "last digits")
+    found = claim.measure(None).interval(0.95)  # type: ignore[arg-type]
+    low, high = proportion_confint(10, 20, method="beta")
+    assert (found.units, found.estimate) == (20, 0.5)
+    assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_a_model_that_says_nothing_is_not_judged(tmp_path):

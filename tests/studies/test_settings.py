@@ -43,3 +43,12 @@ def test_a_fault_of_a_study_itself_is_not_blamed_on_anybody():
         Request(broken, "smoke").cells()
     with pytest.raises(RecombineError, match="no grid can be laid out with width=8"):
         Request(broken, "smoke", {"width": "8"}).cells()
+
+
+@pytest.mark.parametrize("name", ["sequences", "subgraphs", "probability", "constraints"])
+def test_networks_of_which_nothing_would_be_read_are_not_trained(name):
+    try:
+        cells = part(Request(study_named(name), "smoke", {"items": "0"}).cells())
+    except RecombineError:
+        return
+    assert not cells.cells

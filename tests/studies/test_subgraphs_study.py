@@ -26,6 +26,7 @@ from recombine.instruments._subgraph_tables import (
 )
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.plan import part
+from recombine.lab.run import Request
 from recombine.lab.study import Results, Row
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Report
@@ -534,3 +535,15 @@ def test_shares_in_tables_keep_to_shares():
                 texts = [str(row[table.columns.index(column)]) for row in table.rows]
                 assert all(0 <= end <= 1 for text in texts for end in ends(text))
     assert {"Exact answers by size", "Exact answers and both bounds"} <= {t.title for t in tables}
+
+
+def test_tasks_with_steps_can_be_typed_though_a_comma_parts_values():
+    study = SubgraphsStudy()
+    typed = Request(study, "smoke", {"tasks": "multiplication-steps,subsequence-steps"})
+    assert typed.grid.named == (PRODUCTS_STEPS, LISTS_STEPS)
+    assert {cell.labels["task"] for cell in typed.cells()} == {PRODUCTS_STEPS, LISTS_STEPS}
+    whole = dataclasses.replace(typed.grid, tasks=(PRODUCTS_STEPS, LISTS_STEPS))
+    assert study.cells(whole) == typed.cells()
+    assert [c.name for c in study.claims(whole)] == [c.name for c in study.claims(typed.grid)]
+    with pytest.raises(InvalidRequest, match=r"unknown task 'steps'.*subsequence-steps"):
+        Request(study, "smoke", {"tasks": "subsequence, steps"}).cells()

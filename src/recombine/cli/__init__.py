@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -18,6 +19,10 @@ def main(arguments: list[str] | None = None) -> None:
     from recombine.cli.words import say
     from recombine.errors import Interrupted, RecombineError
 
+    # A terminal without a letter gets its number: a run that is done must not end in a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     chosen = build().parse_args(arguments)
     try:
         code = chosen.run(chosen)

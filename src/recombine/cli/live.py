@@ -11,7 +11,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.cli.words import say, settings_of
+from recombine.cli.words import say, settings_of, show
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.lab.progress import Watch
 
@@ -37,7 +37,7 @@ def run(chosen: Namespace) -> None:
     except RecombineError as error:
         raise type(error)(as_typed(str(error))) from error
     document, stopped = found
-    print(json.dumps(document, indent=1) if chosen.json else "\n".join(lines(document)))
+    print(json.dumps(document, indent=1)) if chosen.json else show(lines(document))
     if stopped is not None:
         raise type(stopped)(as_typed(str(stopped)))
 
@@ -268,6 +268,6 @@ def as_typed(message: str) -> str:
     text = re.sub(r"\bprice_(in|out)\b", r"--price-\1", text)
     text = re.sub(r"\bmost_calls=(-?\d+)", r"--most-calls \1", text)
     text = text.replace("most_calls", "--most-calls")
-    text = re.sub(r"with key_variable$", "with --key-variable", text)
+    text = re.sub(r"(with|variable of) key_variable$", r"\1 --key-variable", text)
     text = re.sub(r"\bdepths=(-?\d+):", r"--set depths=\1:", text)
     return re.sub(r"^(endpoint|device) '", r"--\1 '", text)

@@ -168,6 +168,8 @@ def _read(path: Path) -> list[Item]:
             f"{path} cannot be read ({error.strerror}); it should be a file of COGS, "
             "fetched by `recombine data get cogs`"
         ) from error
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{path} is not UTF-8 text: expected a file of COGS") from None
     items = []
     for number, line in enumerate(lines, 1):
         match line.split("\t"):

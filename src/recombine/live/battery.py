@@ -13,7 +13,7 @@ from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.battery_page import both_words, curves, depths, sections
 from recombine.live.battery_solver import solve
 from recombine.live.battery_tasks import DEEPEST, NOVELTIES, TASKS, Draw, Task
-from recombine.live.differences import Counts, mean_difference, mean_within, right_of
+from recombine.live.differences import Marks, fall, mean_difference, mean_within, rate_of
 from recombine.live.kit import (
     FEWEST,
     Answers,
@@ -21,6 +21,7 @@ from recombine.live.kit import (
     Options,
     Question,
     if_readable,
+    readable,
     shuffled,
     verdicts,
 )
@@ -128,10 +129,7 @@ class Battery(Kit):
             ends.append(f"{task} {' to '.join(dict.fromkeys(rates))}")
         words = []
         for task, cells in both_words(answers).items():
-            rates = [
-                mean(right / count for right, count in side)
-                for side in zip(*cells.values(), strict=True)
-            ]
+            rates = [mean(map(rate_of, side)) for side in zip(*cells.values(), strict=True)]
             words.append(f"{task} {rates[0]:.2f} and {rates[1]:.2f}")
         both = f" At equal depth in familiar and in new words: {'; '.join(words)}." if words else ""
         return f"{verdicts(judgements)} Right: {'; '.join(ends)}.{both}"
@@ -158,11 +156,11 @@ def _cell(
                 f"items={options.items}: {task.name} has no more than about {len(seen)} different "
                 f"questions of depth {depth}; ask for fewer"
             )
+        number = len(seen)
         columns: dict[str, Cell] = {
             "task": task.name, "novelty": novelty or drawn.detail, "depth": depth,
-            "detail": drawn.detail, "chance": task.chance,
+            "number": number, "detail": drawn.detail, "chance": task.chance,
         }  # fmt: skip
-        number = len(seen)
         seen.add(drawn.prompt)
         yield Question(f"{name}-{number}", drawn.prompt + ENDING, drawn.gold, columns)
 
@@ -176,15 +174,18 @@ def _grounded(kit: Kit, answers: Answers) -> Evidence:
 
 
 def _fall(answers: Answers) -> Evidence:
-    """The mean fall in accuracy over tasks, in each kind of words for itself."""
-    ends = []
-    for task, _, part in curves(answers):
-        cells = [cell for depth, cell in depths(part, task) if depth > 0]
-        if len(cells) >= 2:
-            ends.append((right_of(cells[0]), right_of(cells[-1])))
+    """The mean fall in accuracy over tasks, in each kind of words for itself.
+
+    Both kinds put the same questions, so they do not count as twice as many.
+    """
+    by_depth = [
+        [cell for depth, cell in depths(part, task) if depth > 0]
+        for task, _, part in curves(answers)
+    ]
+    ends = [(cells[0], cells[-1]) for cells in by_depth if len(cells) >= 2]
     if not ends:
         raise NotTested("It takes at least two depths of a task.")
-    return Evidence.of_interval(lambda level: mean_difference(ends, level))
+    return fall(ends, ("task", "depth", "number"), ("shallowest depths", "deepest"))
 
 
 def _novelty(answers: Answers) -> Evidence:
@@ -193,18 +194,20 @@ def _novelty(answers: Answers) -> Evidence:
         (task, each)
         for task, by_depth in both_words(answers).items()
         for each in by_depth.values()
-        if min(count for _, count in each) >= FEWEST
+        if min(map(len, each)) >= FEWEST
     ]
     if not cells:
         raise NotTested(
             "It takes five answers in familiar and five in new words, of the same task and depth."
         )
+    for words in NOVELTIES:
+        readable(answers.where(novelty=words), f" in {words} words")
     best = max(mean(_above_chance(task, each[side]) for task, each in cells) for side in (0, 1))
     if best < SMALL:
         raise NotTested("Hardly anything is right in either kind of words: nothing to tell apart.")
     return Evidence.of_interval(lambda level: mean_difference([each for _, each in cells], level))
 
 
-def _above_chance(task: str, counts: Counts) -> float:
+def _above_chance(task: str, marks: Marks) -> float:
     chance = TASKS[task].chance
-    return (counts[0] / counts[1] - chance) / (1 - chance)
+    return (rate_of(marks) - chance) / (1 - chance)

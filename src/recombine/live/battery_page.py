@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recombine.live.battery_tasks import FAMILIAR, NEW, TASKS
-from recombine.live.differences import Counts, mean_difference, right_of
+from recombine.live.differences import Marks, mean_difference, rate_of, right_of
 from recombine.live.kit import Answers, rates_table
 from recombine.report.document import Cell, Section, Table
 from recombine.report.figures import Panel, Series, panels
@@ -83,9 +83,9 @@ def curves(answers: Answers) -> list[tuple[str, str | None, Answers]]:
     return found
 
 
-def both_words(answers: Answers) -> dict[str, dict[int, tuple[Counts, Counts]]]:
+def both_words(answers: Answers) -> dict[str, dict[int, tuple[Marks, Marks]]]:
     """By task and depth, where there are both: right in familiar words, and in new ones."""
-    found: dict[str, dict[int, tuple[Counts, Counts]]] = {}
+    found: dict[str, dict[int, tuple[Marks, Marks]]] = {}
     for task in answers.labels("task"):
         for depth, cell in depths(answers, task):
             familiar, new = (cell.where(novelty=word) for word in (FAMILIAR, NEW))
@@ -141,9 +141,10 @@ def _accuracy(answers: Answers) -> Table:
 def _gaps(answers: Answers) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for task, by_depth in both_words(answers).items():
-        for depth, ((a, m), (b, n)) in by_depth.items():
-            gap = mean_difference([((a, m), (b, n))])
-            rows.append((task, depth, a / m, b / n, gap.estimate, gap.low, gap.high, m + n))
+        for depth, cells in by_depth.items():
+            gap = mean_difference([cells])
+            rates = (rate_of(marks) for marks in cells)
+            rows.append((task, depth, *rates, gap.estimate, gap.low, gap.high, gap.units))
     columns = ("task", "depth", FAMILIAR, NEW, "lost", "low", "high", "items")
     note = "Intervals of what is lost by new words are Agresti and Caffo's."
     return Table("Familiar words and new ones, at equal depth", columns, rows, note)

@@ -71,15 +71,7 @@ class ChatEndpoint:
     notes: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        try:
-            parts = urllib.parse.urlsplit(self.endpoint)
-            well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # such as a port that is no number
-            well = False
-        if not well:
-            raise InvalidRequest(
-                f"endpoint {self.endpoint!r}: expected a URL such as https://api.example.com/v1"
-            )
+        _check_address(self.endpoint)
         for name in ("attempts", "workers", "most_calls", "longest"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -298,6 +290,24 @@ class _Run:
 
     stop: threading.Event = field(default_factory=threading.Event)
     cause: RecombineError | None = None
+
+
+def _check_address(endpoint: str) -> None:
+    """Refuses what is no address, and one with a secret in it: pages show it, and say it again."""
+    try:
+        parts = urllib.parse.urlsplit(endpoint)
+        well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        parts, well = None, False
+    if parts and (parts.username is not None or parts.query or parts.fragment):
+        raise InvalidRequest(
+            f"endpoint '{parts.scheme}://{parts.hostname}...': expected a URL without user, "
+            "password, ? and #; a key belongs in the environment variable of key_variable"
+        )
+    if not well:
+        raise InvalidRequest(
+            f"endpoint {endpoint!r}: expected a URL such as https://api.example.com/v1"
+        )
 
 
 def _log_probability(logprobs: Any) -> float | None:

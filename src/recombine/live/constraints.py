@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,6 @@ SAME = f"the same within {APART:.2f}"
 GUESS = "guess"  # the null answer that is not drawn
 ALONE = "Use no tools. Answer with one JSON object and nothing else, no explanation"
 THINKING = "Use no tools. Think as long as you need, then end with one JSON object"
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def said(problem: Problem, text: str) -> Float[np.ndarray, "variable"] | None:
     [1.0]
     """
     try:
-        return stated(problem, _THOUGHTS.sub("", text))
+        return stated(problem, text)
     except InvalidRequest:
         return None
 

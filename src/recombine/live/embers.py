@@ -8,12 +8,11 @@ the model was made for, to foretell text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from recombine.errors import InvalidRequest
-from recombine.lab.intervals import Interval
 from recombine.lab.judge import Judgement
 from recombine.lab.study import Claim, Evidence, NotTested
 from recombine.live.embers_page import sections
@@ -29,7 +28,7 @@ from recombine.live.embers_stimuli import (
     published,
     told_again,
 )
-from recombine.live.kit import Answers, Kit, Options, Question, enough, if_readable
+from recombine.live.kit import Answers, Kit, Options, Question, enough, readable
 from recombine.live.local import LocalModel
 from recombine.live.model import Model, Taught
 from recombine.probability.scoring import unquoted
@@ -140,7 +139,7 @@ class Embers(Kit):
                 "drawn",
                 "An unlikely sentence is mistaken for its likely twin more often than the other "
                 "way round.",
-                if_readable(answers, lambda: _drawn(answers)),
+                lambda _: _drawn(answers),
                 unit="sentences",
                 above=0.0,
             ),
@@ -186,44 +185,45 @@ def _rates(answers: Answers) -> str:
 
 def _ember(answers: Answers) -> Evidence:
     task = main_task(answers)
-    found = pairs(
-        answers, {"task": task, "condition": HIGH}, {"task": task, "condition": LOW}
-    )  # fmt: skip
-    return _evidence(found, "It takes the same sentences in the conditions high and low.")
+    sides = {"task": task, "condition": HIGH}, {"task": task, "condition": LOW}
+    return _more(answers, sides, "It takes the same sentences in the conditions high and low.")
 
 
 def _frequent(answers: Answers) -> Evidence:
     both = frequent_and_rare(answers)
     if both is None:
         raise NotTested("It takes a frequent and a rare cipher.")
-    found = pairs(
-        answers, {"task": both[0], "condition": HIGH}, {"task": both[1], "condition": HIGH}
-    )
-    return _evidence(found, "It takes the same likely sentences in both ciphers.")
+    sides = {"task": both[0], "condition": HIGH}, {"task": both[1], "condition": HIGH}
+    return _more(answers, sides, "It takes the same likely sentences in both ciphers.")
 
 
 def _drawn(answers: Answers) -> Evidence:
     task = main_task(answers)
-    found = pairs(
-        answers, {"task": task, "condition": ADVERSARIAL}, {"task": task, "condition": HIGH},
-        "drawn",
-    )  # fmt: skip
-    wrong = [row for row in answers.where(task=task, condition=ADVERSARIAL) if row["correct"] != 1]
-    if not found or not wrong:
+    sides = {"task": task, "condition": ADVERSARIAL}, {"task": task, "condition": HIGH}
+    found = pairs(answers, *sides, "drawn")
+    if not found or all(row["correct"] == 1 for row in answers.where(**sides[0])):
         raise NotTested("It takes adversarial items, with their twins, that are answered wrong.")
-    enough(len(found), PAIRS)
-    return Evidence.of_interval(_interval(found))
+    _judged(answers, sides, found)
+    return Evidence.of_interval(lambda level: difference(found, level))
 
 
-def _evidence(found: Pairs, otherwise: str) -> Evidence:
+Sides = tuple[dict[str, str], dict[str, str]]
+
+
+def _more(answers: Answers, sides: Sides, otherwise: str) -> Evidence:
+    """How much more often the first side is right than the second."""
+    found = pairs(answers, *sides)
     if not found:
         raise NotTested(otherwise)
-    enough(len(found), PAIRS)
+    _judged(answers, sides, found)
     best = max(math.fsum(side) for side in zip(*found, strict=True)) / len(found)
     if best < SMALL:  # no difference can be seen where there is nothing to lose
         raise NotTested(f"At most {best:.2f} of these answers are right: nothing to tell apart.")
-    return Evidence.of_interval(_interval(found))
+    return Evidence.of_interval(lambda level: difference(found, level))
 
 
-def _interval(found: Pairs) -> Callable[[float], Interval]:
-    return lambda level: difference(found, level)
+def _judged(answers: Answers, sides: Sides, found: Pairs) -> None:
+    """Refuses too few pairs, and sides of which one was refused, cut off or left empty."""
+    enough(len(found), PAIRS)
+    for side in sides:
+        readable(answers.where(**side), f" to {side['task']} {side['condition']}")

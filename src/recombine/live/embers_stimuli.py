@@ -121,7 +121,8 @@ _NEEDED = f"every line is a JSON object with the fields {', '.join(FIELDS)}"
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8").replace("\r\n", "\n")
+        # Some editors begin a file with a mark of its encoding.
+        return Path(path).read_text("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise InvalidRequest(f"{path}: not UTF-8 text; {_NEEDED}") from None
     except OSError as error:

@@ -29,7 +29,8 @@ A kit knows nothing of endpoints, keys, prices, files or threads, and a model no
 `score` must give the same names every time, among them `Kit.main`, a number from 0 to 1. The gold
 answer itself must score 1 on it (or what `solve` says, where that is overridden): a run checks
 this first, and refuses a kit that would mark a perfect answerer down. A score named `parsed` says
-whether an answer could be read; without it, only an empty one could not. Every page also shows the
+whether an answer could be read; without it, only an empty one could not, nor one that was cut off
+and is not right. Every page also shows the
 same answers marked against the gold of other questions (`shuffled`), exchanged among those that
 agree in the columns `Kit.within`; None leaves this control out, where gold is not what is scored.
 `claims(answers)` are `recombine.lab.study.Claim`s whose `measure` ignores its argument and looks at
@@ -101,8 +102,8 @@ class Answered:
 
     @property
     def could_be_read(self) -> bool:
-        """What the kit's score `parsed` says, or in a kit without it that there is an answer."""
-        return bool(self.scores.get("parsed", self.answer.said.strip()))
+        """What the score `parsed` says."""
+        return bool(self.scores["parsed"])
 
 
 class Answers(Sequence[Answered]):
@@ -245,11 +246,21 @@ class Kit(abc.ABC):
 def scored(kit: Kit, questions: Sequence[Question], answers: Mapping[str, Answer]) -> Answers:
     """The answers there are (by question id), scored; the others are missing."""
     rows = [
-        Answered(question, answer, kit.score(question, answer.said))
+        Answered(question, answer, marked(kit, question, answer))
         for question in questions
         if (answer := answers.get(question.id)) is not None
     ]
     return Answers(rows, len(questions))
+
+
+def marked(kit: Kit, question: Question, answer: Answer) -> dict[str, float]:
+    """The scores of an answer, with `parsed` also in a kit that does not give it.
+
+    One that was cut off before it was right could not be read, whatever stands at its end: nobody
+    knows what it would have said, and a fall with the length of answers is none of what they say.
+    """
+    scores = {"parsed": float(bool(answer.said.strip())), **kit.score(question, answer.said)}
+    return scores | {"parsed": 0.0} if answer.cut and scores[kit.main] != 1 else scores
 
 
 def shuffled(kit: Kit, answers: Answers, seed: int = 0) -> Answers:
@@ -271,8 +282,8 @@ def shuffled(kit: Kit, answers: Answers, seed: int = 0) -> Answers:
             continue
         for place, other in zip(places, places[1:] + places[:1], strict=True):
             row = answers[place]
-            marked = replace(row.question, gold=answers[other].question.gold)
-            rows[place] = replace(row, scores=kit.score(marked, row.answer.said))
+            question = replace(row.question, gold=answers[other].question.gold)
+            rows[place] = replace(row, scores=marked(kit, question, row.answer))
     return Answers((rows[place] for place in sorted(rows)), len(rows))
 
 
@@ -291,15 +302,24 @@ def if_readable(
     """
 
     def measured(_: Any) -> Evidence:
-        enough(len(answers), f"answers{on}")
-        read = sum(row.could_be_read for row in answers) / len(answers)
-        if read < READABLE:
-            raise NotTested(
-                f"Only {read:.2f} of the answers{on} could be read; it takes {READABLE:.2f}."
-            )
+        readable(answers, on)
         return measure()
 
     return measured
+
+
+def readable(answers: Sequence[Answered], on: str = "") -> None:
+    """Refuses a verdict made of too few answers, or of such as could mostly not be read.
+
+    Where two sides are compared, each takes a look of its own: what cannot be read on one of them
+    would count as a difference.
+    """
+    enough(len(answers), f"answers{on}")
+    read = sum(row.could_be_read for row in answers) / len(answers)
+    if read < READABLE:
+        raise NotTested(
+            f"Only {read:.2f} of the answers{on} could be read; it takes {READABLE:.2f}."
+        )
 
 
 def verdicts(judgements: Sequence[Judgement]) -> str:
@@ -315,10 +335,11 @@ def enough(count: int, what: str) -> None:
         raise NotTested(f"Only {count} {what}: five are needed.")
 
 
-def share(successes: int, total: int, level: float = 0.95) -> Interval:
+def share(successes: float, total: int, level: float = 0.95) -> Interval:
     """The interval of a proportion of independent items (Clopper and Pearson's).
 
-    A bootstrap would give no width to 20 right answers of 20.
+    A bootstrap would give no width to 20 right answers of 20. An item that is right in one of two
+    forms is half a success.
 
     >>> found = share(20, 20)
     >>> found.estimate, round(found.low, 3), found.high
@@ -326,8 +347,9 @@ def share(successes: int, total: int, level: float = 0.95) -> Interval:
     """
     if not total:
         raise InvalidRequest("a proportion needs at least one answer, got none")
-    ends = stats.binomtest(successes, total).proportion_ci(level, "exact")
-    low, high = float(ends.low), float(ends.high)
+    failures, tail = total - successes, (1 - level) / 2
+    low = float(stats.beta.ppf(tail, successes, failures + 1)) if successes else 0.0
+    high = float(stats.beta.isf(tail, successes + 1, failures)) if failures else 1.0
     return Interval(successes / total, low, high, total, "Clopper-Pearson", level)
 
 

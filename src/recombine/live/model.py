@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # (answered so far, of so many)
 TURNED_AWAY = "refused with HTTP"  # how the refusal of an endpoint begins
+# Some templates open the thoughts in the prompt; a bound on the length may leave them open.
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)|\A(?:(?!<think>).)*</think>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,12 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """What is marked: of a refusal, also one in the middle of an answer, nothing."""
-        return "" if self.refusal else self.text
+        """What is marked: no thoughts, and of a refusal, also in mid-answer, nothing.
+
+        >>> Answer("<think>no, or</think>yes").said, Answer("no</think>yes").said
+        ('yes', 'yes')
+        """
+        return "" if self.refusal else _THOUGHTS.sub("", self.text)
 
     @property
     def turned_away(self) -> bool:

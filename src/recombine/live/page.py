@@ -116,7 +116,10 @@ def _warnings(answers: Answers, notes: tuple[str, ...]) -> tuple[str, ...]:
             "wider than they will be."
         )
     if cut := sum(row.answer.cut for row in answers):
-        found.append(f"{cut} answers were cut off at the longest length allowed.")
+        found.append(
+            f"{cut} answers were cut off at the longest length allowed (--longest); those not "
+            "right by then count as ones that could not be read."
+        )
     if refused := sum(bool(row.answer.refusal) for row in answers):
         found.append(f"{refused} questions were refused by the model, and count as wrong.")
     if unread := sum(not row.could_be_read for row in answers):

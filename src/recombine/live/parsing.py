@@ -15,7 +15,6 @@ _MARKER = re.compile(r"\banswer\b[\s*_`]*(?:is)?[\s*_`]*[:=]|\banswer is\b", re.
 _ASKED = re.compile(r"^[ \t*_`#>]*ANSWER[ \t*_`]*:[ \t*_`]*(\S.*)$", re.MULTILINE)
 _FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
 _BOXED = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}")
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 _GROUPED = re.compile(r"(?<!\d)\d{1,3}([ '’_\u00a0\u2009\u202f])\d{3}(?:\1\d{3})*(?!\d)")
 _BRACKETED = re.compile(r"\([^()]*\)")
 _FACTORS = re.compile(r"\d+\s*(?:[*×x·]|\\times|\\cdot|times)\s*\d+")
@@ -28,7 +27,7 @@ def final(text: str) -> str:
     >>> final("Let me think.\\n**Answer:** `RUN RUN`."), final('{"answer": [1, 2]}')
     ('RUN RUN', '[1, 2]')
     """
-    text = _FENCE.sub("", _THOUGHTS.sub("", text)).strip()
+    text = _FENCE.sub("", text).strip()
     if (found := _in_json(text)) is not None:
         return found
     if boxed := _BOXED.findall(text):

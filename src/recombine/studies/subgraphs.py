@@ -47,6 +47,7 @@ from recombine.studies._subgraphs_sections import sections
 PRODUCTS, PRODUCTS_STEPS = "multiplication", "multiplication, steps"
 LISTS, LISTS_STEPS = "subsequence", "subsequence, steps"
 TASKS = (PRODUCTS, PRODUCTS_STEPS, LISTS, LISTS_STEPS)
+TYPED = {task.replace(", ", "-"): task for task in TASKS}  # a comma parts values that are typed
 TRAINED_SHARE = 0.8  # of all pairs of the trained sizes, at most
 Half = Literal[0, 1, 2]
 NOTHING = 0.02  # by how much halves may differ where neither was favoured
@@ -81,6 +82,14 @@ class Grid(Seeded):
     items: int = 100
     evaluations: int = 6
     seeds: int = 5
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The tasks, however they were typed."""
+        for task in self.tasks:
+            if task not in (*TASKS, *TYPED):
+                raise unknown("task", task, TYPED)
+        return tuple(dict.fromkeys(TYPED.get(task, task) for task in self.tasks))
 
 
 class SubgraphsStudy(Study):
@@ -135,9 +144,7 @@ class SubgraphsStudy(Study):
     def cells(self, grid: Grid) -> list[Cell]:
         wide = max(grid.width)
         found = []
-        for task in grid.tasks:
-            if task not in TASKS:
-                raise unknown("task", task, TASKS)
+        for task in grid.named:
             arms = task in (LISTS, LISTS_STEPS)
             for seed in grid.drawn(grid.seeds):
                 if not arms:
@@ -151,16 +158,16 @@ class SubgraphsStudy(Study):
 
     def claims(self, grid: Grid) -> list[Claim]:
         arms: list[Claim] = []
-        for task in grid.tasks:
+        for task in grid.named:
             if task in (LISTS, LISTS_STEPS):
                 arms += experiment(grid, task)
         found: list[Claim] = []
-        for task in grid.tasks:
+        for task in grid.named:
             found += beyond_training(grid, task)
-        if PRODUCTS in grid.tasks:
+        if PRODUCTS in grid.named:
             found += surface()
         bounds: list[Claim] = []
-        for task in grid.tasks:
+        for task in grid.named:
             if task in (PRODUCTS_STEPS, LISTS_STEPS):
                 found += step_by_step(task)
                 bounds.append(no_better(grid, task))
