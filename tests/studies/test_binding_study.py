@@ -366,6 +366,12 @@ def test_every_cell_of_a_preset_can_be_trained(preset):
         ({"tasks": "report", "objects": "2,7", "features": "3"},
          "^objects up to 7: training has 6 different pairs; use objects up to 6$"),
         ({"side": "8"}, "side=8: scenes of 2 objects are too crowded; use side=16$"),
+        # Nothing that no scene has reaches the arithmetic of scenes.
+        ({"tasks": "report", "objects": "0"}, "^objects=0: expected numbers of at least 1$"),
+        ({"tested": "-3,4"}, "^tested=-3,4: expected numbers of at least 1$"),
+        ({"features": "-1"}, "^features=-1: expected a whole number of at least 2$"),
+        ({"held_out": "nan"}, "^held_out=nan: expected shares from 0 to below 1$"),
+        ({"seeds": "0"}, "^seeds=0: expected a whole number of at least 1$"),
     ],
 )  # fmt: skip
 def test_scenes_too_crowded_are_refused_by_the_names_of_the_grid(settings, sentence):

@@ -490,8 +490,16 @@ def test_a_sibling_nobody_knows_is_refused_with_those_there_are():
 
 @pytest.mark.parametrize("name", ["pictures", "stencils", "twins", "seeds", "students"])
 def test_a_grid_without_some_of_everything_is_refused(name):
-    with pytest.raises(InvalidRequest, match=f"{name}=0: expected at least 1"):
+    with pytest.raises(InvalidRequest, match=f"{name}=0: expected a whole number of at least 1"):
         STUDY.cells(STUDY.grid("smoke", {name: "0"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("error", "nan"), ("matched", "-1"), ("symmetric", "70"), ("learnt", "inf")]
+)
+def test_a_bound_that_nothing_could_meet_is_refused_before_hours_of_training(name, text):
+    with pytest.raises(InvalidRequest, match=f"{name}={text}.*: expected a number above 0, up to"):
+        STUDY.cells(STUDY.grid("smoke", {name: text}))
 
 
 def test_too_few_evaluations_towards_a_picture_are_told_before_anything_runs():

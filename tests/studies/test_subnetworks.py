@@ -308,9 +308,9 @@ def test_the_masks_of_modules_that_learnt_are_counted_and_none_is_left_out():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"seeds": 0}, "seeds=0: expected at least 1"),
-        ({"mask_seeds": 0}, "mask_seeds=0: expected at least 1"),
-        ({"batches": 0}, "batches=0: expected at least 1"),
+        ({"seeds": 0}, "seeds=0: expected a whole number of at least 1"),
+        ({"mask_seeds": 0}, "mask_seeds=0: expected a whole number of at least 1"),
+        ({"batches": 0}, "batches=0: expected a whole number of at least 1"),
         ({"masked_modules": 9}, "masked_modules=9 of modules=8: use masked_modules=8"),
         ({"pretraining": 0, "dose": (0.5,)}, "dose=0.5 of pretraining=0 steps: add --set pretra"),
         ({"pretraining": 100, "dose": ()}, "pretraining=100 without a dose: add --set dose=1"),
