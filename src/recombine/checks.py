@@ -42,3 +42,34 @@ def rates(spec: Any, *names: str) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not 0 <= value <= LARGEST:
             raise InvalidRequest(f"{name}={value!r}: expected a number from 0 to {LARGEST:.2g}")
+
+
+def each_once(spec: Any, *names: str) -> None:
+    """Refuses a value that is listed twice: what is made of it would count as two.
+
+    >>> from types import SimpleNamespace
+    >>> each_once(SimpleNamespace(decay=(0.0, 1.0, 0.0)), "decay")
+    Traceback (most recent call last):
+        ...
+    recombine.errors.InvalidRequest: decay=0.0,1.0,0.0: expected every value once
+    """
+    for name in names:
+        values = getattr(spec, name)
+        if len(set(values)) < len(values):
+            given = ",".join(str(value) for value in values)
+            raise InvalidRequest(f"{name}={given}: expected every value once")
+
+
+def up_to(most: float, spec: Any, *names: str) -> None:
+    """Refuses a field that is no number above 0 and of at most `most`.
+
+    >>> from types import SimpleNamespace
+    >>> up_to(1, SimpleNamespace(learnt=90), "learnt")
+    Traceback (most recent call last):
+        ...
+    recombine.errors.InvalidRequest: learnt=90: expected a number above 0, up to 1
+    """
+    for name in names:
+        value = getattr(spec, name)
+        if not 0 < value <= most:
+            raise InvalidRequest(f"{name}={value}: expected a number above 0, up to {most:g}")

@@ -30,9 +30,9 @@ XML = """<?xml version="1.0"?>
 """
 
 
-def zipped(**files: bytes) -> bytes:
+def zipped(packing: int = zipfile.ZIP_DEFLATED, **files: bytes) -> bytes:
     held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(held, "w", packing) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return held.getvalue()
@@ -112,6 +112,21 @@ def test_a_damaged_archive_is_refused():
     content[60] ^= 255
     with pytest.raises(InvalidRequest, match="damaged"):
         read_genome(bytes(content))
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_wherever_an_archive_is_damaged_it_is_refused_and_nothing_else(packing):
+    whole = zipped(packing, a=XML.encode())
+    said = []
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 255
+        try:
+            read_genome(bytes(content))  # a date or a comment may be any
+        except InvalidRequest as error:
+            said.append(str(error))
+    assert len(said) > len(whole) / 2
+    assert not [one for one in said if "\n" in one]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -24,6 +24,7 @@ from recombine.report.document import Report
 from recombine.report.html import render
 from recombine.report.study import write_report
 from recombine.studies import PRESETS
+from recombine.studies._binding_pictures import painted, parts_painted
 from recombine.studies.binding import TASKS, BindingStudy, Grid
 
 STUDY = BindingStudy()
@@ -366,6 +367,12 @@ def test_every_cell_of_a_preset_can_be_trained(preset):
         ({"tasks": "report", "objects": "2,7", "features": "3"},
          "^objects up to 7: training has 6 different pairs; use objects up to 6$"),
         ({"side": "8"}, "side=8: scenes of 2 objects are too crowded; use side=16$"),
+        # Nothing that no scene has reaches the arithmetic of scenes.
+        ({"tasks": "report", "objects": "0"}, "^objects=0: expected numbers of at least 1$"),
+        ({"tested": "-3,4"}, "^tested=-3,4: expected numbers of at least 1$"),
+        ({"features": "-1"}, "^features=-1: expected a whole number of at least 2$"),
+        ({"held_out": "nan"}, "^held_out=nan: expected shares from 0 to below 1$"),
+        ({"seeds": "0"}, "^seeds=0: expected a whole number of at least 1$"),
     ],
 )  # fmt: skip
 def test_scenes_too_crowded_are_refused_by_the_names_of_the_grid(settings, sentence):
@@ -419,6 +426,21 @@ def test_swaps_are_looked_at_often_enough_to_see_when_they_are_learnt():
 def page_of(results: Results, grid: Grid = GRID) -> str:
     sections = STUDY.sections(grid, results)
     return render(Report("binding", "t", "q?", "s", "quick", "v", sections=sections))
+
+
+def test_parts_that_are_the_objects_look_like_the_objects_whatever_holds_the_background():
+    objects = np.array([[0, 1, 1, 0], [0, 2, 3, 3], [0, 0, 2, 0]])
+    parts = np.choose(objects, [2, 3, 0, 2])  # the slot of the third piece holds background, too
+    parts[0, 0], parts[2, 0] = 1, 3
+    on = objects > 0
+    found = parts_painted(parts, objects)
+    assert np.allclose(found[on], painted(objects)[on])
+    assert found[~on].max() < 0.4 < found[on].max(axis=-1).min()
+    # Half of a piece given to another slot is seen, and so is a slot that holds two pieces.
+    parts[1, 3] = 1
+    assert not np.allclose(*parts_painted(parts, objects)[1, 2:])
+    one = parts_painted(np.zeros_like(objects), objects)[on]
+    assert len(np.unique(one, axis=0)) == 1
 
 
 def test_the_page_shows_every_task_with_its_limit_and_its_masks():

@@ -490,8 +490,16 @@ def test_a_sibling_nobody_knows_is_refused_with_those_there_are():
 
 @pytest.mark.parametrize("name", ["pictures", "stencils", "twins", "seeds", "students"])
 def test_a_grid_without_some_of_everything_is_refused(name):
-    with pytest.raises(InvalidRequest, match=f"{name}=0: expected at least 1"):
+    with pytest.raises(InvalidRequest, match=f"{name}=0: expected a whole number of at least 1"):
         STUDY.cells(STUDY.grid("smoke", {name: "0"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("error", "nan"), ("matched", "-1"), ("symmetric", "70"), ("learnt", "inf")]
+)
+def test_a_bound_that_nothing_could_meet_is_refused_before_hours_of_training(name, text):
+    with pytest.raises(InvalidRequest, match=f"{name}={text}.*: expected a number above 0, up to"):
+        STUDY.cells(STUDY.grid("smoke", {name: text}))
 
 
 def test_too_few_evaluations_towards_a_picture_are_told_before_anything_runs():
@@ -579,6 +587,12 @@ def test_where_no_twin_draws_the_picture_the_page_says_so_and_shows_the_nearest(
         bad = labels["part"] == "genome" and labels["way"] == "descent"
         return {**told, "error": 0.2 - 0.01 * labels["twin"]} if bad else told
 
+    def nearly(labels):
+        told = none(labels)
+        return {**told, "error": 0.0010038} if told.get("error", 0) > 0.1 else told
+
+    text = STUDY.sections(GRID, made(cells, nearly))[0].text
+    assert "to an error of 0.001. What is shown is the nearest, with an error of 0.001004:" in text
     results = made(cells, none)
     for section in (0, 1):
         text = STUDY.sections(GRID, results)[section].text

@@ -111,5 +111,13 @@ def test_the_report_shows_measures_controls_and_steps():
 def test_a_grid_that_asks_nothing_is_refused():
     with pytest.raises(InvalidRequest, match="unknown task 'feilds'"):
         SymmetryStudy().cells(replace(GRID, tasks=("feilds",)))
-    with pytest.raises(InvalidRequest, match="seeds=0: expected at least 1"):
+    with pytest.raises(InvalidRequest, match="seeds=0: expected a whole number of at least 1"):
         SymmetryStudy().cells(replace(GRID, seeds=0))
+    with pytest.raises(InvalidRequest, match="learnt=nan: expected a number above 0, up to 1"):
+        SymmetryStudy().cells(replace(GRID, learnt=float("nan")))
+
+
+def test_a_decay_is_asked_for_once_so_that_its_networks_are_told_apart():
+    # Those of the second 1.0 would be other networks by the same labels.
+    with pytest.raises(InvalidRequest, match=r"decay=1\.0,1\.0: expected every value once"):
+        SymmetryStudy().cells(replace(GRID, decay=(1.0, 1.0)))

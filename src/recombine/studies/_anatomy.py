@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from recombine.checks import at_least
+from recombine.checks import at_least, each_once
 from recombine.errors import InvalidRequest
 from recombine.instruments.decodability import last_hidden
 from recombine.lab.intervals import Interval
@@ -50,11 +50,7 @@ class Grid(Seeded):
             raise InvalidRequest(
                 f"masks={self.masks}: expected 0 to {self.modules}, the modules of the teacher"
             )
-        for name in ("shape", "held_out", "decay"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                given = ",".join(str(value) for value in values)
-                raise InvalidRequest(f"{name}={given}: expected every value once")
+        each_once(self, "shape", "held_out", "decay")
 
 
 Number = Callable[[Row, Results], float]

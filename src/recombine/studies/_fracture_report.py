@@ -81,6 +81,13 @@ def _unable(grid: Any, row: Row) -> bool:
     return not _error(row) <= parts.bound_of(grid, row.labels["part"])
 
 
+def _error_told(grid: Any, row: Row) -> str:
+    """An error with as many digits as it takes to see on which side of its bound it is."""
+    error, bound = parts.of_picture(row, "error"), parts.bound_of(grid, row.labels["part"])
+    told = (f"{error:.{digits}g}" for digits in range(2, 17))
+    return next(text for text in told if (float(text) <= bound) == (error <= bound))
+
+
 def _called(row: Row) -> str:
     source = row.labels["source"]
     name = source if row.labels["part"] == "genome" else f"picture {row.labels['picture'] + 1}"
@@ -92,8 +99,8 @@ def _plainly(grid: Any, pairs: Sequence[tuple[Row, Row]]) -> str:
     found = [
         f"{_called(row)}: no network draws the picture to an error of "
         f"{parts.bound_of(grid, row.labels['part']):g}. What is shown is the nearest, with an "
-        f"error of {parts.of_picture(row, 'error'):.2g}: it is no twin, and its neurons are those "
-        "of another picture."
+        f"error of {_error_told(grid, row)}: it is no twin, and what its neurons lack may be what "
+        "its picture lacks."
         for _, row in pairs if _unable(grid, row)
     ]  # fmt: skip
     return "".join(f"\n\n{sentence}" for sentence in found)
@@ -106,7 +113,7 @@ def walls(grid: Any, results: Results) -> Section:
         share = parts.of_picture(row, "symmetric_share")
         unable = " (does not draw it)" if _unable(grid, row) else ""
         told = (
-            f"{_called(row)}: error {reading.values['error']:.2g}{unable}, own symmetry "
+            f"{_called(row)}: error {_error_told(grid, row)}{unable}, own symmetry "
             f"{reading.values['target_symmetry']:.2f}, {reading.values['distinct']:.0f} distinct "
             f"maps, {share:.0%} of them symmetric"
         )
@@ -120,9 +127,10 @@ def walls(grid: Any, results: Results) -> Section:
         "same. A green frame: the neuron has the symmetry that the picture itself has most of "
         "(concordance above .95). An orange frame: it does not. The mark below says whether most "
         "neurons do. Where there are more maps than places they are taken evenly from the first "
-        "layer to the last. Our pictures are the first ones with a symmetry of their own of at "
-        f"least {grid.symmetric:g} (where they are too few, the most symmetric of the others), and "
-        "the twins are the first, too, of those that draw the picture." + _plainly(grid, pairs),
+        "layer to the last; where there are fewer the wall stays empty. Our pictures are the first "
+        f"ones with a symmetry of their own of at least {grid.symmetric:g} (where they are too "
+        "few, the most symmetric of the others), and the twins are the first, too, of those that "
+        "draw the picture." + _plainly(grid, pairs),
         galleries=[Gallery("Feature maps", hung)] if hung else [],
         first=True,
     )

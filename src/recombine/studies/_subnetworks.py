@@ -133,7 +133,26 @@ def usable(results: Results, condition: str, **labels: Any) -> tuple[list[Row], 
         words.append(f"{len(rows) - len(able)} masks over networks that do not know their task")
     if len(kept) < len(able):
         words.append(f"{len(able) - len(kept)} masks that did not learn their part")
-    return kept, f"Left out: {', '.join(words)}." if words else ""
+    both = of_both_rules(kept)
+    if len(both) < len(kept):
+        words.append(
+            f"{len(kept) - len(both)} masks whose network has none left for its other rule"
+        )
+    return both, f"Left out: {', '.join(words)}." if words else ""
+
+
+def of_both_rules(rows: Sequence[Row]) -> list[Row]:
+    """Those of networks that still have masks for both their rules; modules stand alone.
+
+    One rule may be lost more easily than the other, whatever is taken out. Own minus other has this
+    with one sign for the one and with the other sign for the other: in the mean of both it is gone,
+    and for one alone it would pass for a part. Modules are compared with weights at random, under
+    which they differ as much.
+    """
+    rules: dict[Network, set[int]] = {}
+    for row in rows:
+        rules.setdefault(network(row), set()).add(row.labels["rule"])
+    return [row for row in rows if row.labels["kind"] == MODULES or len(rules[network(row)]) > 1]
 
 
 def network(row: Row) -> Network:
@@ -290,11 +309,12 @@ def than_complement(condition: str, kind: str) -> Callable[[Results], Evidence]:
 
     def measure(results: Results) -> Evidence:
         able, note = usable(results, condition, kind=kind)
-        rows = [row for row in able if matched(row)]
+        rows = of_both_rules([row for row in able if matched(row)])
         if len(rows) < len(able):
             fewer = (
-                f"{len(able) - len(rows)} of {len(able)} masks are not used: they keep more than "
-                "half of a layer, so that there are not as many others."
+                f"{len(able) - len(rows)} of {len(able)} masks are not used: they, or those for "
+                "the other rule of their network, keep more than half of a layer, so that there "
+                "are not as many others."
             )
             note = _joined([note, fewer])
         values = np.asarray(list(by_network(rows, beyond_complement).values()))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.objects import MOST_OBJECTS, Objects
 from recombine.instruments.binding import Binding as BindingTest
@@ -124,6 +125,7 @@ class BindingStudy(Study):
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
+        check(grid)
         found: list[Cell] = []
         for task in grid.tasks:
             if task not in TASKS:
@@ -161,6 +163,18 @@ class BindingStudy(Study):
         elif fails:
             said += f" Plain convolution fell to .9 or below with: {', '.join(fails)}."
         return said
+
+
+def check(grid: Grid) -> None:
+    """Refuses numbers of which no scene could be laid out, by the names that were typed."""
+    at_least(grid, seeds=1, features=2)
+    for name in ("objects", "set_size", "tested"):
+        if min(getattr(grid, name)) < 1:
+            given = ",".join(map(str, getattr(grid, name)))
+            raise InvalidRequest(f"{name}={given}: expected numbers of at least 1")
+    for share in grid.held_out:
+        if not 0 <= share < 1:
+            raise InvalidRequest(f"held_out={share:g}: expected shares from 0 to below 1")
 
 
 def family_of(grid: Grid, task: str, held_out: float) -> Objects:

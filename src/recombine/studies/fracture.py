@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from recombine.checks import at_least, up_to
 from recombine.errors import InvalidRequest
 from recombine.instruments.fracture import Fracture
 from recombine.instruments.generalization import Generalization
@@ -41,7 +42,8 @@ ARCHITECTURES = {
 SIBLINGS = ("turned", "recoloured", "recombined")
 SMALL = 32  # pixels a side at which evolution is told what to draw
 LOOKS = 10  # steps between looks at what is learnt next
-COUNTS = ("pictures", "stencils", "twins", "genome_twins", "seeds", "students", "exchanged")
+COUNTS = ("pictures", "evaluations", "stencils", "twins", "genome_twins", "seeds", "students",
+          "exchanged")  # fmt: skip
 ANEW = "scratch"
 APART = 1_000  # between the seeds of twins of one picture, or of students of one teacher
 
@@ -138,13 +140,7 @@ class FractureStudy(Study):
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
-        for name in COUNTS:
-            if getattr(grid, name) < 1:
-                raise InvalidRequest(f"{name}={getattr(grid, name)}: expected at least 1")
-        for name, known in (("genomes", tuple(ARCHITECTURES)), ("siblings", SIBLINGS)):
-            strange = sorted(set(getattr(grid, name)) - set(known))
-            if strange:
-                raise InvalidRequest(f"{name}={strange[0]}: expected some of {', '.join(known)}")
+        check(grid)
         return [*pictures(grid), *siblings(grid), *directed(grid), *genomes(grid), *students(grid)]
 
     def claims(self, grid: Grid) -> list[Claim]:
@@ -152,6 +148,16 @@ class FractureStudy(Study):
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return report.sections(grid, results)
+
+
+def check(grid: Grid) -> None:
+    """Refuses a grid that would ask nothing, or measure by a bound that nothing can meet."""
+    at_least(grid, **dict.fromkeys(COUNTS, 1), sweeps=0, shown=0, directed=0)
+    up_to(1, grid, "error", "matched", "symmetric", "learnt")
+    for name, known in (("genomes", tuple(ARCHITECTURES)), ("siblings", SIBLINGS)):
+        strange = sorted(set(getattr(grid, name)) - set(known))
+        if strange:
+            raise InvalidRequest(f"{name}={strange[0]}: expected some of {', '.join(known)}")
 
 
 def painter(grid: Grid, source: str, number: int, way: Any, twin: int = 0) -> PictureLearner:

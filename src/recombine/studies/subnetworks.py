@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, PicturesOdd, SentencesOdd
 from recombine.instruments.subnetworks import Subnetworks
@@ -196,9 +197,7 @@ class SubnetworksStudy(Study):
 
 def check(grid: Grid) -> None:
     """Refuses a grid that would ask nothing."""
-    for name in ("seeds", "mask_seeds", "batches", "mask_steps", "masked_modules"):
-        if getattr(grid, name) < 1:
-            raise InvalidRequest(f"{name}={getattr(grid, name)}: expected at least 1")
+    at_least(grid, seeds=1, mask_seeds=1, batches=1, mask_steps=1, masked_modules=1)
     if grid.masked_modules > grid.modules:
         raise InvalidRequest(
             f"masked_modules={grid.masked_modules} of modules={grid.modules}: "

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import stats
 
-from recombine.errors import InvalidRequest, unknown
+from recombine.checks import at_least, each_once, up_to
+from recombine.errors import unknown
 from recombine.families.odd_one_out import FieldsOdd, OddFamily, PicturesOdd, SentencesOdd
 from recombine.instruments.symmetry import Symmetry
 from recombine.lab.statistics import within_group_correlation
@@ -149,9 +150,9 @@ def check(grid: Grid) -> None:
     for task in grid.tasks:
         if task not in RULES:
             raise unknown("task", task, RULES)
-    for name in ("seeds", "looks", "steps", "new_steps"):
-        if getattr(grid, name) < 1:
-            raise InvalidRequest(f"{name}={getattr(grid, name)}: expected at least 1")
+    at_least(grid, seeds=1, looks=1, steps=1, new_steps=1, scratch=0)
+    each_once(grid, "tasks", "decay")
+    up_to(1, grid, "learnt")
 
 
 def first_rules(grid: Grid, task: str, decay: float, seed: int) -> OddOneOut:
