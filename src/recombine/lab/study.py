@@ -165,7 +165,7 @@ class Evidence:
 
 
 SHARE = (0.0, 1.0)
-SHARES_APART = (-1.0, 1.0)  # the difference of two
+DIFFERENCE = (-1.0, 1.0)  # of two shares; also a correlation
 
 
 @dataclass(frozen=True)

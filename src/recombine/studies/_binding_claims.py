@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from recombine.lab.study import Claim
+from recombine.lab.study import DIFFERENCE, SHARE, Claim
 from recombine.studies import _binding as parts
 from recombine.studies._binding import BAG, CHANNELS, CONV, SLOTS
 
@@ -19,15 +19,15 @@ def swaps(grid: Grid) -> list[Claim]:
         Claim("swap: a bag of features guesses",
               "Where only the binding tells, a network that pools colours and shapes apart is "
               "right in .50 of the cases, within .03",
-              parts.mean("swap", BAG, parts.seen), at_least=0.47, at_most=0.53),
+              parts.mean("swap", BAG, parts.seen), at_least=0.47, at_most=0.53, within=SHARE),
         Claim("swap: slots bind",
               f"Slots of width {largest} are right in at least .95 of them (trained pairs)",
               parts.mean("swap", SLOTS, parts.seen, able=False, width=largest, held_out=least),
-              at_least=0.95),
+              at_least=0.95, within=SHARE),
         Claim("swap: plain convolution binds two objects",
               f"So is plain convolution of width {largest}: two objects are no difficulty",
               parts.mean("swap", CONV, parts.seen, able=False, width=largest, held_out=least),
-              at_least=0.95),
+              at_least=0.95, within=SHARE),
     ]  # fmt: skip
 
 
@@ -65,7 +65,8 @@ def pairs(grid: Grid) -> list[Claim]:
         Claim("held-out pairs: slots carry over more",
               f"At width {large}, slots are right about more held-out pairs than plain convolution",
               # Not the gap: who learnt trained pairs less well would have a smaller one.
-              parts.paired("swap", (CONV, home), (SLOTS, home), parts.unseen), above=0.0),
+              parts.paired("swap", (CONV, home), (SLOTS, home), parts.unseen), above=0.0,
+              within=DIFFERENCE),
         Claim("held-out pairs: slots carry over more, at equal size",
               "So they are, compared with plain convolution of the width that has most nearly as "
               "many parameters",
@@ -159,7 +160,7 @@ def search(grid: Grid) -> list[Claim]:
               "without, a bag is right in .50 of the cases, within .03, over all numbers of "
               "objects: so by construction, and a control of these scenes",
               parts.mean("search", BAG, parts.found_among_all("conjunctive"), width=width),
-              at_least=0.47, at_most=0.53),
+              at_least=0.47, at_most=0.53, within=SHARE),
         Claim("search: convolution loses among more objects",
               f"There, from {few} objects to {many}, the difference to search by colour grows for "
               f"plain convolution that finds .9 of conjunctions among {few}",
@@ -198,19 +199,19 @@ def limits(grid: Grid) -> list[Claim]:
               f"Of {max(grid.objects)} objects, plain convolution of width {max(grid.width)} "
               "reports at most .9 right",
               parts.mean("report", CONV, parts.reported(max(grid.objects)),
-                         width=max(grid.width)), at_most=0.9),
+                         width=max(grid.width)), at_most=0.9, within=SHARE),
         Claim("limit: set size",
               f"Among {max(grid.tested)} objects, plain convolution of width "
               f"{max(grid.search_width)} finds at most .9 of conjunctions, having found more among "
               f"{min(grid.tested)}",
               parts.mean("search", CONV, parts.found("conjunctive", max(grid.tested)),
                          only=(parts.binds_among(min(grid.tested)),),
-                         width=max(grid.search_width)), at_most=0.9),
+                         width=max(grid.search_width)), at_most=0.9, within=SHARE),
         Claim("limit: held-out pairs",
               f"With {max(grid.held_out):.3g} of the pairs held out, plain convolution of width "
               f"{max(grid.width)} is right about at most .9 of these",
               parts.mean("swap", CONV, parts.unseen, width=max(grid.width),
-                         held_out=max(grid.held_out)), at_most=0.9),
+                         held_out=max(grid.held_out)), at_most=0.9, within=SHARE),
     ]  # fmt: skip
 
 
@@ -219,13 +220,15 @@ def segregation() -> list[Claim]:
         Claim("segregation: slots find the objects",
               "Without labels, the parts of slots are the objects: foreground ARI of at least .90 "
               "(the median over pictures)",
-              parts.mean("segregation", SLOTS, parts.median_ari), at_least=0.9),
+              parts.mean("segregation", SLOTS, parts.median_ari), at_least=0.9, within=DIFFERENCE),
         Claim("segregation: in the median network",
               "The same on average over pictures, in the median network",
-              parts.median("segregation", SLOTS, parts.mean_ari, 0.9), at_least=0.9),
+              parts.median("segregation", SLOTS, parts.mean_ari, 0.9), at_least=0.9,
+              within=DIFFERENCE),
         Claim("segregation: channels do not",
               "In a convolutional autoencoder whose channels stand for slots it is at most .50",
-              parts.mean("segregation", CHANNELS, parts.median_ari), at_most=0.5),
+              parts.mean("segregation", CHANNELS, parts.median_ari), at_most=0.5,
+              within=DIFFERENCE),
         Claim("segregation: more than colour",
               "The mean over pictures is above what sorting pixels by colour gives",
               parts.mean("segregation", SLOTS, parts.beyond_colour), above=0.0),

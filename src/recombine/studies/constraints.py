@@ -19,7 +19,7 @@ from recombine.constraints.ceiling import NETWORKS, concluded
 from recombine.constraints.tasks import POWER_FLOW, task_named
 from recombine.instruments.constraints import Constraints
 from recombine.lab.judge import Judgement
-from recombine.lab.study import Cell, Claim, Results, Seeded, Study
+from recombine.lab.study import DIFFERENCE, SHARE, Cell, Claim, Results, Seeded, Study
 from recombine.learners.next_token import NextToken
 from recombine.models.sequence import SequenceModel
 from recombine.report.document import Section
@@ -126,11 +126,11 @@ def claims_of(grid: Grid, kind: str) -> list[Claim]:
         Claim("takes no competence",
               f"{on}, an answer that takes no thought, or the optimum with 1 % noise, satisfies at "
               f"least {low:.2f} of all constraints, where the ceiling is said to begin",
-              measures.no_competence(tasks), at_least=low),
+              measures.no_competence(tasks), at_least=low, within=SHARE),
         Claim("ceiling",
               f"{on}, at least three quarters of the networks satisfy between {low:.2f} and "
               f"{high:.2f} of all constraints (analogue)",
-              measures.by_seed(tasks, measures.inside), at_least=0.75),
+              measures.by_seed(tasks, measures.inside), at_least=0.75, within=SHARE),
         Claim("same at all sizes",
               f"{on}, the shares satisfied by networks of different size on one task differ by at "
               "most .10 (the widest task; analogue)",
@@ -140,12 +140,12 @@ def claims_of(grid: Grid, kind: str) -> list[Claim]:
               "parameters (analogue)",
               measures.by_seed(tasks, measures.slope), at_least=-0.03, at_most=0.03),
         Claim("boxes hold", f"{on}, the networks satisfy at least .85 of the box constraints",
-              measures.by_seed(tasks, measures.mean_of("box")), at_least=0.85),
+              measures.by_seed(tasks, measures.mean_of("box")), at_least=0.85, within=SHARE),
         Claim("equalities fail", f"{on}, the networks satisfy at most .25 of the equalities",
-              measures.by_seed(tasks, measures.mean_of("equality")), at_most=0.25),
+              measures.by_seed(tasks, measures.mean_of("equality")), at_most=0.25, within=SHARE),
         Claim("hardly ever feasible",
               f"{on}, at most .05 of the answers satisfy every constraint",
-              measures.by_seed(tasks, measures.mean_of("strict")), at_most=0.05),
+              measures.by_seed(tasks, measures.mean_of("strict")), at_most=0.05, within=SHARE),
         Claim("artefact",
               f"{on}, an answer that takes no thought, or the optimum with 1 % noise, satisfies at "
               "least as large a share of the constraints as the networks do",
@@ -158,11 +158,13 @@ def claims_of(grid: Grid, kind: str) -> list[Claim]:
         *(Claim(f"feasibility moves with size on {task}",
                 f"{on}, from width {small} to {large} the share of answers to {task} that satisfy "
                 "every constraint rises by at least .20",
-                measures.rises_with_size(grid, task), at_least=0.20) for task in tasks),
+                measures.rises_with_size(grid, task), at_least=0.20,
+                within=DIFFERENCE) for task in tasks),
         *(Claim(f"feasibility moves with training on {task}",
                 f"{on}, from {short:g} of the training to all of it the share of answers to {task} "
                 "that satisfy every constraint rises by at least .20",
-                measures.rises_with_training(grid, task), at_least=0.20) for task in tasks),
+                measures.rises_with_training(grid, task), at_least=0.20,
+                within=DIFFERENCE) for task in tasks),
         Claim("training lowers the error",
               f"{on}, from a quarter of the training to all of it the squared error falls at least "
               "fivefold (mean over tasks; analogue of fine-tuning)",

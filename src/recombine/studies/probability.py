@@ -21,7 +21,18 @@ from recombine.families._draws import at_least
 from recombine.families.strings import Strings
 from recombine.instruments.probability import Probability
 from recombine.lab.statistics import Interval, mean_interval, p_value_against
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
+from recombine.lab.study import (
+    DIFFERENCE,
+    SHARE,
+    Cell,
+    Claim,
+    Evidence,
+    NotTested,
+    Results,
+    Row,
+    Seeded,
+    Study,
+)
 from recombine.learners.next_token import NextToken
 from recombine.models.sequence import SequenceModel
 from recombine.probability.measures import area_between, gap_when
@@ -131,18 +142,18 @@ class ProbabilityStudy(Study):
         return [
             Claim("floor: knows its tasks",
                   f"At width {large}, at least .9 of the answers are exact on items like those of "
-                  "training", floor(ours), at_least=base.SEEN_FLOOR),
+                  "training", floor(ours), at_least=base.SEEN_FLOOR, within=SHARE),
             Claim("likely answers come first", f"{lead}, by at least .15, {first}",
-                  mean_of(ours, likely), at_least=0.15),
+                  mean_of(ours, likely), at_least=0.15, within=DIFFERENCE),
             Claim("likely answers are ahead at the end", f"{lead}, by at least .15, {end}",
-                  mean_of(ours, end_likely), at_least=0.15),
+                  mean_of(ours, end_likely), at_least=0.15, within=DIFFERENCE),
             Claim("likely answers are ahead all the way",
                   f"{lead}, on average over training (the area between their curves)",
                   mean_of(ours, area), above=0.0),
             Claim("also where all words are known",
                   "Decoding the common shift, likely sentences are right more often than the same "
                   f"words in any order, {first}", mean_of(ours, gap(grid, HIGH, MEDIUM)),
-                  above=0.0),
+                  above=0.0, within=DIFFERENCE),
             Claim("the output's probability counts",
                   "Over all tasks and conditions, answers are right more often the likelier the "
                   "right output (log-odds for one standard deviation)",
@@ -151,9 +162,9 @@ class ProbabilityStudy(Study):
                   "The coefficient of the output's probability is larger than that of the input's",
                   mean_of(ours, difference, ONE_SIDED), above=0.0),
             Claim("common shifts come first", f"{ahead}, by at least .3, {first}",
-                  mean_of(ours, common), at_least=0.3),
+                  mean_of(ours, common), at_least=0.3, within=DIFFERENCE),
             Claim("common shifts are ahead at the end", f"{ahead}, by at least .3, {end}",
-                  mean_of(ours, end_common), at_least=0.3),
+                  mean_of(ours, end_common), at_least=0.3, within=DIFFERENCE),
             Claim("drawn to the likely",
                   "Asked to decode a sentence with an unlikely word, wrong answers give the likely "
                   "sentence at least 3 times as often as one with another neighbour of the word",
@@ -165,7 +176,7 @@ class ProbabilityStudy(Study):
                   ratio_of(ours, early_drawn(grid), TOO_FEW_NEAR), at_least=3.0),
             Claim("placebo: knows its tasks",
                   "At least .9 of the placebo's answers are exact on items like those of its "
-                  "training", floor(theirs), at_least=base.SEEN_FLOOR),
+                  "training", floor(theirs), at_least=base.SEEN_FLOOR, within=SHARE),
             Claim("placebo: no condition comes first", f"{no_lead}, within .05, {first}",
                   mean_of(theirs, likely), at_least=-0.05, at_most=0.05),
             Claim("placebo: no condition is ahead at the end", f"{no_lead}, within .05, {end}",

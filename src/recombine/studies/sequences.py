@@ -19,7 +19,18 @@ import numpy as np
 from recombine.families._draws import at_least
 from recombine.instruments.exact_match import ExactMatch
 from recombine.lab.statistics import matched
-from recombine.lab.study import Cell, Claim, Evidence, NotTested, Results, Row, Seeded, Study
+from recombine.lab.study import (
+    DIFFERENCE,
+    SHARE,
+    Cell,
+    Claim,
+    Evidence,
+    NotTested,
+    Results,
+    Row,
+    Seeded,
+    Study,
+)
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Section
 from recombine.seeds import Seeds
@@ -133,7 +144,7 @@ class Sequences(Study):
                 f"In the best configuration at width {large}, at least .9 of the answers to "
                 f"{task} are {task_named(task).right} where it goes beyond training by {split} "
                 f"({new})",
-                composes(task, split, large), at_least=0.9,
+                composes(task, split, large), at_least=0.9, within=SHARE,
             )
             for task in grid.tasks
             for split, new in task_named(task).beyond.items()
@@ -143,14 +154,16 @@ class Sequences(Study):
             Claim("size helps beyond training",
                   f"The share of exact answers beyond training, mean over tasks, is higher at "
                   f"width {large} than at {small}",
-                  over_tasks(grid, small, large, parts.beyond), above=0.0),
+                  over_tasks(grid, small, large, parts.beyond), above=0.0, within=DIFFERENCE),
             Claim("also half-way",
                   "The same half-way through training",
-                  over_tasks(grid, small, large, on_curves(half_way)), above=0.0),
+                  over_tasks(grid, small, large, on_curves(half_way)), above=0.0,
+                  within=DIFFERENCE),
             Claim("also at matched seen score",
                   f"The same when the share of exact answers like those of training first reaches "
                   f"{grid.matched:g}",
-                  over_tasks(grid, small, large, at_matched(grid.matched)), above=0.0),
+                  over_tasks(grid, small, large, at_matched(grid.matched)), above=0.0,
+                  within=DIFFERENCE),
             Claim("size closes the gap",
                   "The share of exact answers like those of training is less far above that beyond "
                   f"training, mean over tasks, at width {large} than at {small}",
@@ -159,15 +172,15 @@ class Sequences(Study):
                   "The configuration chosen on pilot seeds answers more items beyond training "
                   f"exactly than '{USUAL}' does on other seeds, by at least .1 (width "
                   f"{grid.middle}, mean over tasks)",
-                  chosen_over_usual(grid), unit="tasks", at_least=0.1),
+                  chosen_over_usual(grid), unit="tasks", at_least=0.1, within=DIFFERENCE),
             Claim("anew is easier than more",
                   f"At width {large}, in tasks with both, more answers are exact where known "
                   "pieces are put together anew than where there are more of them than ever",
-                  anew_over_more(large), above=0.0),
+                  anew_over_more(large), above=0.0, within=DIFFERENCE),
             Claim("knowing the end helps",
                   f"At width {large}, where there is more than ever, at least .1 more answers are "
                   "exact when the network is told where they end",
-                  end_given(large), at_least=0.1),
+                  end_given(large), at_least=0.1, within=DIFFERENCE),
         ]  # fmt: skip
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:

@@ -22,7 +22,7 @@ from recombine.errors import InvalidRequest, unknown
 from recombine.families.multiplication import Multiplication
 from recombine.families.subsequence import Subsequence
 from recombine.instruments.subgraphs import SEEN, Subgraphs
-from recombine.lab.study import Cell, Claim, Results, Seeded, Study
+from recombine.lab.study import DIFFERENCE, SHARE, Cell, Claim, Results, Seeded, Study
 from recombine.learners.next_token import NextToken
 from recombine.report.document import Section
 from recombine.seeds import Seeds
@@ -276,18 +276,20 @@ def beyond_training(grid: Grid, task: str) -> list[Claim]:
     told_end = partial(parts.end_told, splits=far)
     return [
         Claim(f"{task}: learnt", f"At least .9 of the answers to {task} like training are exact",
-              learnt(task), at_least=0.9),
+              learnt(task), at_least=0.9, within=SHARE),
         Claim(f"{task}: lost beyond training",
               f"At most {most:g} of the answers to {task} are exact beyond training ({told})",
-              over_networks(task, lambda row: exact(row, far), told_end), at_most=most),
+              over_networks(task, lambda row: exact(row, far), told_end), at_most=most,
+              within=SHARE),
         Claim(f"{task}: lost with the end given",
               f"At most {most:g} of the answers to {task} are exact beyond training ({told}) also "
               "where the network is told where an answer ends",
-              over_networks(task, lambda row: exact(row, far, "/ended")), at_most=most),
+              over_networks(task, lambda row: exact(row, far, "/ended")), at_most=most,
+              within=SHARE),
         Claim(f"{task}: gap",
               f"At least .6 less of the answers to {task} are exact beyond training than like it",
               over_networks(task, lambda row: parts.in_distribution(row) - exact(row, far),
-                            told_end), at_least=0.6),
+                            told_end), at_least=0.6, within=DIFFERENCE),
     ]  # fmt: skip
 
 
@@ -311,7 +313,9 @@ def surface() -> list[Claim]:
         ):  # fmt: skip
             told = f"Of wrong products {where} that are as long as the right one: {sentence}"
             shown = digits(PRODUCTS, chosen, number)
-            found.append(Claim(f"{name}, {where}", told, shown, at_least=least, at_most=most))
+            found.append(
+                Claim(f"{name}, {where}", told, shown, at_least=least, at_most=most, within=SHARE)
+            )
         found.append(
             Claim(f"digits that a pair tells, {where}",
                   f"Of wrong products {where} that are as long as the right one: digits of which a "
