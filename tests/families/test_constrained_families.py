@@ -186,7 +186,8 @@ def test_a_source_that_is_none_is_refused_with_what_is_wrong(name, source, messa
         (PortfolioFamily(fewest=1), "at least 4"),
         (SchedulingFamily(slots=1), "from 2 to 9"),
         (PowerFlowFamily(grid="case90"), "did you mean 'case9'"),
-        (PowerFlowFamily(decimals=0), "from 1 to 8"),
+        (PowerFlowFamily(decimals=0), "from 1 to 5"),
+        (PowerFlowFamily(decimals=7), "from 1 to 5"),
     ],
 )
 def test_impossible_sizes_are_refused_in_a_sentence(family, message):

@@ -445,6 +445,8 @@ def test_the_fall_with_depth_is_over_questions_and_not_over_the_words_they_are_p
     assert both.estimate == one.estimate == 0.5
     assert (both.units, one.units) == (40, 40)
     assert both.high - both.low == pytest.approx(one.high - one.low, rel=0.05)
+    grounded = next(c for c in KIT.claims(answers) if c.name == "grounded")
+    assert grounded.measure(None).interval(0.95).units == 40  # type: ignore[arg-type]
 
 
 def test_answers_cut_off_before_they_are_right_are_no_fall_with_depth():

@@ -25,6 +25,7 @@ _BEYOND = {"light": (0.8, 0.9), "heavy": (1.1, 1.2)}
 # Numbers closer than this to where they round the other way are not used: the solver's last bits
 # must not decide an answer.
 _MARGIN = 1e-7
+_MOST_DECIMALS = 5  # of 6, hardly any optimum would be left by this margin, and of 7 none
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ class PowerFlowFamily(ConstrainedFamily[PowerFlow]):
         super().check()
         if self.grid not in GRIDS:
             raise unknown("grid", self.grid, GRIDS)
-        if not 1 <= self.decimals <= 8:
-            raise InvalidRequest(f"decimals is {self.decimals}: it must be from 1 to 8")
+        if not 1 <= self.decimals <= _MOST_DECIMALS:
+            raise InvalidRequest(
+                f"decimals is {self.decimals}: it must be from 1 to {_MOST_DECIMALS}, or the "
+                "solver's last bits would decide what is right"
+            )
 
     @property
     def ways(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from recombine.report.document import Cell, Section
 from recombine.seeds import host_seed
 
 ENDING = "\nThink as long as you need, and end with one line of the form\nANSWER: your answer"
+SAME = ("task", "depth", "number")  # columns that tell a question, whatever its words
 SMALL = 0.05  # of the way from chance: who gets no further cannot lose anything by new words
 
 
@@ -170,7 +171,11 @@ def _grounded(kit: Kit, answers: Answers) -> Evidence:
     if not len(others):
         raise NotTested("It takes at least two questions of the same kind and depth: --items 2.")
     own = {row.question.id: row["correct"] for row in answers}
-    return mean_within([own[row.question.id] - row["correct"] for row in others], -1, 1)
+    by_question: dict[tuple[Cell, ...], list[float]] = {}
+    for row in others:
+        gains = by_question.setdefault(tuple(row[name] for name in SAME), [])
+        gains.append(own[row.question.id] - row["correct"])
+    return mean_within([mean(gains) for gains in by_question.values()], -1, 1)
 
 
 def _fall(answers: Answers) -> Evidence:
@@ -185,7 +190,7 @@ def _fall(answers: Answers) -> Evidence:
     ends = [(cells[0], cells[-1]) for cells in by_depth if len(cells) >= 2]
     if not ends:
         raise NotTested("It takes at least two depths of a task.")
-    return fall(ends, ("task", "depth", "number"), ("shallowest depths", "deepest"))
+    return fall(ends, SAME, ("shallowest depths", "deepest"))
 
 
 def _novelty(answers: Answers) -> Evidence:
