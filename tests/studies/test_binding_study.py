@@ -453,6 +453,17 @@ def test_the_page_shows_every_task_with_its_limit_and_its_masks():
     assert "2: 0.99, 3: 0.8" in page
 
 
+def test_networks_that_learnt_no_swaps_are_no_limit_of_convolution():
+    def harder(world: World) -> list[Any]:
+        sections = STUDY.sections(GRID, made(world))
+        (table,) = next(s for s in sections if s.title.startswith("How far")).tables
+        return [row[0] for row in table.rows]
+
+    assert "share of pairs held out" in harder(World())
+    behind = {"bag": 0.5, "conv": 0.6, "slots": 0.98}
+    assert "share of pairs held out" not in harder(World(swap=behind))
+
+
 def test_a_page_of_networks_without_readings_is_still_a_page():
     bare = Results([dataclasses.replace(row, readings={}) for row in made(World())])
     assert "Nothing to show yet" in page_of(bare)

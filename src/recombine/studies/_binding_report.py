@@ -269,13 +269,13 @@ def limits(grid: Any, results: Results) -> Section:
         levels = {level: float(np.mean([one[level] for one in here])) for level in
                   (here[0] if here else ())}  # fmt: skip
         rows += [_limit(name, levels)] if levels else []
-    swaps = results.where(task="swap", width=max(grid.width))
-    shares = {0.0: [parts.seen(row) for row in whole(swaps)]}
+    swaps = whole(results.where(task="swap", width=max(grid.width)))
+    swaps = Results([row for row in swaps if parts.learnt(row)])
+    shares = {0.0: [parts.seen(row) for row in swaps]}
     for share in grid.held_out:
-        shares[share] = [parts.unseen(row) for row in whole(swaps.where(held_out=share))
-                         if parts.learnt(row)]  # fmt: skip
+        shares[share] = [parts.unseen(row) for row in swaps.where(held_out=share)]
     levels = {share: float(np.mean(values)) for share, values in shares.items() if values}
-    rows += [_limit("share of pairs held out", levels)] if swaps else []
+    rows += [_limit("share of pairs held out", levels)] if levels else []
     return Section(
         "How far plain convolution goes",
         "Scenes are made harder until plain convolution is right in less than .9 of the cases, or "
