@@ -316,6 +316,25 @@ def test_a_changed_byte_is_found(home, tmp_path, file):
     assert home.ids("cell") == []
 
 
+def test_a_byte_damaged_anywhere_is_refused_in_a_line_or_changes_nothing(tmp_path):
+    entries = node({"d.json": b"[1,2,3]\n"})
+    whole = archive(tmp_path / "x.zip", entries).read_bytes()
+    refused = 0
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 0xFF
+        (tmp_path / "damaged.zip").write_bytes(data)
+        home = Store.open(tmp_path / f"home-{place}")
+        try:
+            import_bundle(home, tmp_path / "damaged.zip")
+        except StoreError as error:
+            refused += "\n" not in str(error)
+            assert home.ids("cell") == []
+        else:
+            assert all(home.document("cell", id, "d") == [1, 2, 3] for id in home.ids("cell"))
+    assert refused > len(whole) // 2
+
+
 @pytest.mark.parametrize("keep", [0, 10, 0.5, -1])
 def test_a_truncated_bundle_is_refused(source, home, tmp_path, keep):
     (path,) = bundle(source, tmp_path / "out", weights=True)

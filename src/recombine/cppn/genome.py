@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import lzma
 import math
 import xml.etree.ElementTree as ET
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from recombine._archives import DAMAGE
 from recombine.cppn.functions import ACTIVATIONS
 from recombine.errors import InvalidRequest
 
@@ -20,9 +19,6 @@ Kind = Literal["in", "hidden", "out"]
 INPUTS = ("y", "x", "d", "bias")
 OUTPUTS = ("hue", "saturation", "brightness", "ink")
 LARGEST = 4 * 2**20  # bytes of XML; the pictures people bred take some ten thousand
-# What unpacking raises, by the way a file was packed and the place where it was damaged.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError,
-           ValueError)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -167,7 +163,7 @@ def _unpacked(data: bytes) -> bytes:
                     raise InvalidRequest(f"an archive of {len(files)} files: expected one")
                 with archive.open(files[0]) as inner:
                     content = inner.read(LARGEST + 1)  # what a header promises is not believed
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise InvalidRequest(f"a damaged or locked zip archive ({error})") from error
     if len(content) > LARGEST:
         raise InvalidRequest(f"more than {LARGEST} bytes: no genome is so large")

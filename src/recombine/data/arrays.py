@@ -7,16 +7,15 @@ that are really there, and against the memory allowed, before anything is alloca
 from __future__ import annotations
 
 import io
-import lzma
 import math
 import os
 import zipfile
-import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from recombine._archives import DAMAGE
 from recombine.errors import InvalidRequest, StoreError
 from recombine.lab.store_tensors import check_tensors, parse_tensors
 
@@ -24,7 +23,6 @@ _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 65_536  # a plain array needs about a hundred bytes
 _DENSEST = 1_100  # deflate cannot pack more than 1,032 bytes into one
 _CHUNK = 16 * 2**20
-_DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, lzma.LZMAError)
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
 HOW = "save arrays with numpy.savez(FILE, layer1=..., layer2=...) or as safetensors"
 
@@ -79,7 +77,7 @@ def _read_tensors(file: Path, most: int) -> dict[str, np.ndarray]:
 def _read_zip(file: Path, most: int) -> dict[str, np.ndarray]:
     try:
         archive = zipfile.ZipFile(file)
-    except (*_DAMAGE, ValueError) as error:
+    except DAMAGE as error:
         raise InvalidRequest(f"{file} is not a .npz file: {error}; {HOW}") from error
     with archive:
         members = archive.infolist()
@@ -91,7 +89,7 @@ def _read_zip(file: Path, most: int) -> dict[str, np.ndarray]:
                 with archive.open(member) as stream:
                     name = member.filename.removesuffix(".npy")
                     found[name] = _read_npy(stream, member.file_size, where, most)
-            except (*_DAMAGE, RuntimeError, ValueError) as error:
+            except DAMAGE as error:
                 raise InvalidRequest(f"{where} is damaged: {error}") from error
         return found
 

@@ -11,13 +11,13 @@ import re
 import shutil
 import stat
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recombine._archives import DAMAGE
 from recombine.errors import StoreError
 from recombine.lab.files import parse_json, put_bytes, put_chunks
 from recombine.lab.store_layout import KINDS
@@ -69,7 +69,7 @@ class _Piece:
                     if left < 0:
                         raise StoreError(f"{self.info.filename} is longer than it claims")
                     yield chunk
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        except DAMAGE as error:
             raise StoreError(f"{self.info.filename} cannot be unpacked: {error}") from error
 
 
@@ -104,7 +104,7 @@ def import_bundle(
 def _open(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except DAMAGE as error:
         raise StoreError(f"{path} is not a bundle: {error}") from error
 
 
