@@ -38,6 +38,7 @@ RECORDS = {
     "further": "## Further on two CPU cores",
     "quick": "## At preset quick",
 }
+AGAIN = "## On other seeds"
 CALLED = {"NVIDIA H200": "one H200", "cpu": "two CPU cores"}
 _GRID = "| name | what | smoke | quick | standard | paper |"
 _CLAIMS = "| claim | sentence | criterion | unit |"
@@ -150,6 +151,34 @@ def with_result(text: str, name: str, summary: dict[str, Any], record: str = "st
     return before + where + with_table(after, _FOUND, found_rows(summary))
 
 
+def with_repetition(text: str, name: str) -> str:
+    """The text with what became of its verdicts on other seeds, in a part of its own at the end."""
+    file = ROOT / "results" / f"{name}-repeated.json"
+    if not file.is_file():
+        return text
+    told = json.loads(file.read_text("utf-8"))
+    first = told["times"][0]
+    seeds = ", ".join(str(time["grid"]["first_seed"]) for time in told["times"])
+    fates = {
+        fate: [claim for claim, found in told["standing"].items() if found == fate]
+        for fate in ("moves", "is contradicted")
+    }
+    listed = [
+        f"{'Moves' if fate == 'moves' else 'Contradicted'}: {'; '.join(claims)}."
+        for fate, claims in fates.items()
+        if claims
+    ]
+    where = f"[page](../../results/{name}-repeated.html)"
+    said = (
+        f"On {devices(first)}, {asked(first)}, everything drawn anew from the seeds {seeds} on "
+        f"({where}): {told['verdict']}"
+    )
+    part = "\n\n".join([AGAIN, said, *listed])
+    before, _, after = text.partition(f"\n{AGAIN}\n")
+    _, heading, rest = after.partition("\n## ")
+    return f"{before.rstrip()}\n\n{part}\n" + (f"{heading}{rest}" if heading else "")
+
+
 def asked(summary: dict[str, Any]) -> str:
     """The preset, and what was set otherwise."""
     settings = " ".join(f"{name}={value}" for name, value in summary.get("settings", {}).items())
@@ -170,7 +199,7 @@ def true_page(name: str, text: str) -> str:
     for record in RECORDS:
         if (summary := recorded(name, record)) is not None:
             text = with_result(text, name, summary, record)
-    return text
+    return with_repetition(text, name)
 
 
 def row_of(file: str, name: str, link: str = "") -> str:

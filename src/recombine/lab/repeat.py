@@ -81,8 +81,9 @@ def conclusion(claims: Sequence[Repeated]) -> str:
     tested = sum(count.values())
     if not tested:
         return "No claim was tested twice."
-    said = [f"{count['holds']} have the same verdict on all seeds"]
-    if count["moves"]:
-        said.append(f"{count['moves']} move to or from inconclusive")
-    said.append(f"{count['is contradicted'] or 'none'} contradicted")
+    held, moved, against = count.values()
+    said = [f"{held} {'has' if held == 1 else 'have'} the same verdict on all seeds"]
+    if moved:
+        said.append(f"{moved} {'moves' if moved == 1 else 'move'} to or from inconclusive")
+    said.append(f"{against or 'none'} {'is' if against < 2 else 'are'} contradicted")
     return f"Of {tested} claims tested more than once, {', '.join(said)}."

@@ -76,7 +76,7 @@ class Grid(Seeded):
     train_items: int = 20_000
     sentences: int = 100  # in each condition
     items: int = 100  # of each task and condition that are read at the end
-    steps: int = 1_100
+    steps: int = 1_500
     rate: float = 4e-3
     batch: int = 8
     row: int = 128
