@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recombine.lab.files import canonical_json, write_bytes
 from recombine.lab.judge import Judgement
-from recombine.lab.repeat import APART, compared, conclusion
+from recombine.lab.repeat import APART, NOT_TWICE, compared, conclusion
 from recombine.lab.run import Outcome
 from recombine.lab.store import Store
-from recombine.report.document import Report, Section, Table
+from recombine.report.document import Figure, Report, Section, Table
+from recombine.report.figures import Estimates, dots
 from recombine.report.html import render
 from recombine.report.study import report_of, summary_of, what_is_missing
 from recombine.report.tables import interval as bounds
+
+FAR = 4.0  # half intervals
 
 
 def found(judgement: Judgement) -> str:
@@ -40,6 +45,45 @@ def comparison(outcomes: Sequence[Outcome]) -> Table:
     )  # fmt: skip
 
 
+def distance(judgement: Judgement) -> float | None:
+    """How far the estimate is from meeting the criterion or from missing it, in half intervals.
+
+    Beyond 1 the whole interval meets it, beyond -1 the whole interval misses it. Far is far: what
+    lies beyond `FAR` is drawn there.
+    """
+    interval = judgement.interval
+    if interval is None or not np.isfinite(interval.estimate):
+        return None
+    least, most = judgement.claim.meets
+    found = [FAR]
+    for bound, sign in ((least, 1), (most, -1)):
+        if bound is not None:
+            away = sign * (interval.estimate - bound)
+            inner = interval.low if (away >= 0) == (sign > 0) else interval.high
+            half = abs(interval.estimate - inner)
+            found.append(away / half if half > 0 else FAR * float(np.sign(away) or 1))
+    return float(np.clip(min(found), -FAR, FAR))
+
+
+def picture(outcomes: Sequence[Outcome]) -> Figure:
+    """Where every claim lies between refuted and supported, by the seeds it was judged on."""
+    claims = [claim for claim in compared(outcomes) if claim.standing != NOT_TWICE]
+    series = [
+        Estimates(f"seeds from {outcome.request.grid.first_seed}",
+                  [distance(claim.judgements[n]) for claim in claims])
+        for n, outcome in enumerate(outcomes)
+    ]  # fmt: skip
+    return dots(
+        "How far each claim is from its criterion",
+        [claim.judgements[0].claim.name for claim in claims], series,
+        value_label="half intervals beyond the criterion", value_range=(-FAR - 0.3, FAR + 0.3),
+        references=[(-1.0, "refuted to the left"), (1.0, "supported to the right")],
+        caption="One half is the way from the estimate to the end of its interval that faces the "
+        "criterion: within one of these nothing is settled, and with fewer than five units neither "
+        f"beyond. What is farther than {FAR:g} is drawn at the border.",
+    )  # fmt: skip
+
+
 def sentences(outcome: Outcome) -> Table:
     """What each claim says, and when it is met."""
     claims = [judgement.claim for judgement in outcome.judgements]
@@ -62,6 +106,8 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def write_repetition(store: Store, outcomes: Sequence[Outcome]) -> tuple[Path, Path]:
     """Writes the page and the summary beside those of the study; returns both paths."""
     first = report_of(outcomes[0])
+    twice = any(claim.standing != NOT_TWICE for claim in compared(outcomes))
+    figures = (picture(outcomes),) if twice else ()
     page = Report(
         study=first.study,
         title=first.title,
@@ -70,7 +116,7 @@ def write_repetition(store: Store, outcomes: Sequence[Outcome]) -> tuple[Path, P
         preset=first.preset,
         verdict_sentence=conclusion(compared(outcomes)),
         sections=(
-            Section("What each set of seeds says", "", (), (comparison(outcomes),)),
+            Section("What each set of seeds says", "", figures, (comparison(outcomes),)),
             Section("What is claimed", "", (), (sentences(outcomes[0]),)),
         ),
         not_shown=(

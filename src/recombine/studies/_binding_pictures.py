@@ -93,10 +93,8 @@ def painted(numbers: Any) -> Float[np.ndarray, "side side 3"]:
 def parts_painted(parts: Any, objects: Any) -> Float[np.ndarray, "side side 3"]:
     """Parts in the colours of the objects they are nearest to, and dim where there is no object."""
     objects = np.asarray(objects)
-    return np.where(
-        objects[..., None] > 0, bright := painted(as_objects(np.asarray(parts), objects)),
-        PAINTS[0] + DIM * (bright - PAINTS[0]),
-    )  # fmt: skip
+    bright = painted(as_objects(np.asarray(parts), objects))
+    return np.where(objects[..., None] > 0, bright, PAINTS[0] + DIM * (bright - PAINTS[0]))
 
 
 def as_objects(
