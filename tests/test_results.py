@@ -69,3 +69,23 @@ def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path, monkeypatch
     assert found.missing == 0, "the code asks for cells or readings that were not recorded"
     again = json.loads(json.dumps(summary_of(found)))
     assert rounded(again) == rounded(recorded)
+
+
+def test_what_is_said_of_other_seeds_is_what_was_recorded():
+    rows = (RESULTS / "README.md").read_text("utf-8")
+    held = tested = 0
+    for file in sorted(RESULTS.glob("*-repeated.json")):
+        told = json.loads(file.read_text("utf-8"))
+        fates = list(told["standing"].values())
+        held, tested = held + fates.count("holds"), tested + len(fates)
+        tested -= fates.count("not tested twice")
+        assert "is contradicted" not in fates and all(t["finished"] for t in told["times"])
+        row = next(
+            r for r in rows.splitlines() if r.startswith(f"| [{told['study']}]({file.stem}.")
+        )
+        assert row.split("|")[2].split(",")[0].strip() == str(fates.count("holds"))
+        moved = [name for name, fate in told["standing"].items() if fate == "moves"]
+        assert all(name in row for name in moved) and row.endswith("| 0 |")
+    assert f"of {tested} claims that were tested more than once {held} have the same" in rows
+    readme = (RESULTS.parent / "README.md").read_text("utf-8")
+    assert f"of the {tested} claims" in readme and f"{held} had the same verdict" in readme
