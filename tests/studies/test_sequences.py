@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recombine.errors import InvalidRequest
 from recombine.families import SEQUENCES, SequenceFamily
 from recombine.instruments import Reading
 from recombine.lab.judge import Judgement, judge
@@ -205,3 +206,10 @@ def test_every_configuration_can_be_drawn():
 def test_every_configuration_can_be_typed():
     typed = Sequences().grid("quick", {"configurations": ",".join(CONFIGURATIONS)})
     assert typed.configurations == tuple(CONFIGURATIONS)
+
+
+@pytest.mark.parametrize("width", ["24,0", "24,50"])
+def test_a_width_that_cannot_be_is_refused_before_pilots_train(width):
+    study = Sequences()
+    with pytest.raises(InvalidRequest, match="0: expected at least 1|multiple of 12, got 50"):
+        study.cells(study.grid("smoke", {"width": width}))

@@ -111,6 +111,8 @@ class Sequences(Study):
     }  # fmt: skip
 
     def cells(self, grid: Grid) -> list[Cell]:
+        for width in grid.width:  # what no pilot trains is refused before pilots do
+            model_named(USUAL, width, grid.depth, grid.head)
         return [
             cell(grid, "pilot", task, configuration, grid.middle, FIRST_SEED + seed)
             for task in grid.tasks
