@@ -211,5 +211,5 @@ def test_every_configuration_can_be_typed():
 @pytest.mark.parametrize("width", ["24,0", "24,50"])
 def test_a_width_that_cannot_be_is_refused_before_pilots_train(width):
     study = Sequences()
-    with pytest.raises(InvalidRequest, match="0: expected at least 1|multiple of 12, got 50"):
+    with pytest.raises(InvalidRequest, match=r"0: expected at least 1|multiple of 12, got 50"):
         study.cells(study.grid("smoke", {"width": width}))
