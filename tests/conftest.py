@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -29,6 +30,11 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_opti
 # it); the variable is for libraries loaded later and for child processes.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 threadpool_limits(limits=1, user_api="blas")
+
+# What a shell starts in the background inherits that Ctrl-C is ignored, and so would every child
+# that a test stops by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A shared machine makes any deadline flaky; what is slow is seen with --durations.
 settings.register_profile("recombine", deadline=None)
