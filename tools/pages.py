@@ -215,8 +215,10 @@ def wrong_rows(name: str) -> list[str]:
     for record, summary in found.items():
         here = row_of("results/README.md", name, f"{name}-{record}.html")
         rows = {"results/README.md": here}
-        if record == next(iter(found)):  # README tells the largest
-            rows["README.md"] = row_of("README.md", name)
+        ours = row_of("README.md", name)
+        # README tells the largest, and of some studies what two cores found besides.
+        if record == next(iter(found)) or (record == "cores" and "on two cores" in ours.lower()):
+            rows["README.md"] = ours
         missing += [
             f"{file}: {name} ({record}) should say {number} {verdict}"
             for file, row in rows.items()
