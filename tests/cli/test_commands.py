@@ -344,6 +344,7 @@ def test_a_study_is_repeated_on_other_seeds_and_its_finished_seeds_are_not_train
     assert [time["grid"]["first_seed"] for time in summary["times"]] == [0, 100]
     page = Path(summary["page"]).read_text("utf-8")
     assert "Do the verdicts survive other seeds?" in page
+    assert "recombine repeat data-scaling --preset smoke --times 2" in page
 
 
 def test_once_is_no_repetition_and_no_seed_is_below_zero(recombine: Run, store: Path):

@@ -43,11 +43,7 @@ def run_to_end(
     print(text_table(["claim", "criterion", "found", "verdict"], claims(outcome)))
     print()
     print(summary_of(outcome)["verdict"])
-    # A claim without its cells says only that they are not there; this says why.
-    for line in cannot_exist(Counter(reason for _, reason in outcome.infeasible)):
-        print(line)
-    for name, reason in outcome.failed[:5]:
-        print(f"failed: {name}: {reason}")
+    _say_failed(outcome)
     print(f"took {duration(time.monotonic() - begun)}; report: {page}")
     return 1 if outcome.failed else 0
 
@@ -73,8 +69,18 @@ def repeat_to_end(
     print(text_table(list(table.columns), [list(row) for row in table.rows]))
     print()
     print(summary(outcomes)["verdict"])
+    for outcome in outcomes:
+        _say_failed(outcome)
     print(f"took {duration(time.monotonic() - begun)}; report: {page}")
     return 1 if failed else 0
+
+
+def _say_failed(outcome: Outcome) -> None:
+    """A claim without its cells says only that they are not there; this says why."""
+    for line in cannot_exist(Counter(reason for _, reason in outcome.infeasible)):
+        print(line)
+    for name, reason in outcome.failed[:5]:
+        print(f"failed: {name}: {reason}")
 
 
 @contextmanager

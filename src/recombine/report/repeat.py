@@ -103,6 +103,12 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
+def command(outcomes: Sequence[Outcome]) -> str:
+    """What to type for the same repetition."""
+    once = summary_of(outcomes[0])["command"]
+    return f"{once.replace('recombine run', 'recombine repeat', 1)} --times {len(outcomes)}"
+
+
 def write_repetition(store: Store, outcomes: Sequence[Outcome]) -> tuple[Path, Path]:
     """Writes the page and the summary beside those of the study; returns both paths."""
     first = report_of(outcomes[0])
@@ -124,7 +130,7 @@ def write_repetition(store: Store, outcomes: Sequence[Outcome]) -> tuple[Path, P
             "grid, so what a larger network or longer training would change is not asked.",
             *first.not_shown,
         ),
-        repeat=first.repeat,
+        repeat=tuple({**dict(first.repeat), "command": command(outcomes)}.items()),
         warnings=tuple(warning for o in outcomes for warning in what_is_missing(o)),
     )  # fmt: skip
     folder = store.path / "reports"

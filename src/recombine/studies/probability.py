@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from recombine.families._draws import at_least
+from recombine.checks import at_least
 from recombine.families.strings import Strings
 from recombine.instruments.probability import Probability
 from recombine.lab.statistics import Interval, mean_interval, p_value_against
@@ -210,7 +210,7 @@ class ProbabilityStudy(Study):
 
 def cell(grid: Grid, world: str, width: int, seed: int) -> Cell:
     """A network in a world of its own: language, shifts, items and weights follow the seed."""
-    at_least(1, items=grid.items)  # or nothing could be read of what was trained
+    at_least(grid, items=1)  # or nothing could be read of what was trained
     family = Strings(
         content=seed, uniform=world == PLACEBO, tasks=("cipher",), text="free", words=grid.words,
         lengths=(grid.letters,), lexicon=grid.lexicon, shifts=grid.shifts,

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from recombine.families._draws import at_least
+from recombine.checks import at_least
 from recombine.instruments.exact_match import ExactMatch
 from recombine.lab.statistics import matched
 from recombine.lab.study import (
@@ -191,7 +191,7 @@ class Sequences(Study):
 
 def cell(grid: Grid, part: str, task_name: str, configuration: str, width: int, seed: int) -> Cell:
     """A network on a task; everything is drawn anew for each seed."""
-    at_least(1, items=grid.items)  # or nothing could be read of what was trained
+    at_least(grid, items=1)  # or nothing could be read of what was trained
     task = task_named(task_name)
     model = model_named(configuration, width, grid.depth, grid.head)
     learner = NextToken(
