@@ -92,6 +92,48 @@ def for_each_row(shared: Array, shape: tuple[int, ...]) -> Array:
     return jnp.asarray(spread(shared))
 
 
+def _product(subscripts: str, *factors: Array) -> Array:
+    """In the factors' own precision: float32 is meant as such, also where a GPU would round."""
+    exactly = "highest" if factors[0].dtype == FULL else None
+    return jnp.einsum(subscripts, *factors, precision=exactly)
+
+
+@jax.custom_vjp
+def mixture(
+    scores: Float[Array, "*batch query key"], values: Float[Array, "*batch key dim"],
+    allowed: Bool[Array, "*#batch query key"],
+) -> Float[Array, "*batch query dim"]:  # fmt: skip
+    """softmax(scores) values over the allowed keys; nothing where none is allowed.
+
+    Divides by the sum once it has mixed, and keeps the exponentials in the precision of `values`
+    for the way back: what passes over all pairs of tokens is most of what attention costs.
+    """
+    return _mixture(scores, values, allowed)[0]
+
+
+def _mixture(scores: Array, values: Array, allowed: Array) -> tuple[Array, tuple[Array, ...]]:
+    top = jnp.max(scores, axis=-1, keepdims=True, where=allowed, initial=-1e30)
+    weights = jnp.where(allowed, jnp.exp(scores - top), 0.0)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    share = 1 / jnp.where(total > 0, total, 1.0)
+    # Without the barrier XLA sees what was rounded away, and keeps it in float32 as well.
+    weights = jax.lax.optimization_barrier(weights.astype(values.dtype))
+    mixed = (_product("...qk,...kd->...qd", weights, values) * share).astype(values.dtype)
+    return mixed, (weights, share, values, mixed)
+
+
+def _mixture_back(kept: tuple[Array, ...], change: Array) -> tuple[Array, Array, None]:
+    """With p the softmax: dv = p^T do, ds = p (do v^T - do o)."""
+    weights, share, values, mixed = kept
+    of_values = _product("...qk,...qd->...kd", weights, (change * share).astype(values.dtype))
+    along = jnp.sum(change.astype(FULL) * mixed.astype(FULL), axis=-1, keepdims=True)
+    onto = _product("...qd,...kd->...qk", change, values).astype(FULL)
+    return weights.astype(FULL) * share * (onto - along), of_values, None
+
+
+mixture.defvjp(_mixture, _mixture_back)
+
+
 class Attention(eqx.Module):
     """Heads that mix what the allowed tokens hold."""
 
@@ -128,21 +170,13 @@ class Attention(eqx.Module):
         if view.turned is not None:
             query = turn(query.astype(FULL), view.turned)
         query = (query * query.shape[-1] ** -0.5).astype(dtype)
-        exactly = "highest" if dtype == FULL else None
-        scores = jnp.einsum("...qd,...kd->...qk", query, kept[0].astype(dtype), precision=exactly)
-        scores = scores.astype(FULL)
+        scores = _product("...qd,...kd->...qk", query, kept[0].astype(dtype)).astype(FULL)
         if self.nearness is not None and view.apart is not None:
             # A product with indicators: the gradient of a gather would be a slow scatter.
             nearness = self.nearness if view.counts is None else self.nearness * view.counts
             shared = jax.nn.one_hot(bucket(view.apart), BUCKETS) @ nearness
             scores = scores + for_each_row(jnp.moveaxis(shared, -1, -3), scores.shape)
-        allowed = view.allowed[..., None, :, :]
-        weights = jax.nn.softmax(jnp.where(allowed, scores, -1e30))
-        # Where nothing may be looked at (an empty source), nothing is added.
-        weights = jnp.where(allowed, weights, 0.0)
-        mixed = jnp.einsum(
-            "...qk,...kd->...qd", weights.astype(dtype), kept[1].astype(dtype), precision=exactly
-        )
+        mixed = mixture(scores, kept[1].astype(dtype), view.allowed[..., None, :, :])
         return self.merge(jnp.swapaxes(mixed, -3, -2).reshape(x.shape), dtype).astype(FULL)
 
     def __call__(self, x: Array, view: View, dtype: jnp.dtype) -> Array:
