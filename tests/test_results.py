@@ -30,6 +30,14 @@ def rounded(told):
     return float(f"{told:.8g}") if isinstance(told, float) else told
 
 
+def without(told, names):
+    """What is left to compare where some claims cannot be judged: adjustments count all claims."""
+    kept = [claim for claim in told["claims"] if claim["name"] not in names]
+    if names:
+        kept = [{k: v for k, v in claim.items() if k != "adjusted"} for claim in kept]
+    return {**{k: v for k, v in told.items() if not (names and k == "verdict")}, "claims": kept}
+
+
 def outgrown(store, cells):
     """Instruments that have a newer version than the one whose readings a store holds."""
     kept = {}
@@ -68,7 +76,9 @@ def test_a_recorded_study_is_what_its_readings_say(bundle, tmp_path, monkeypatch
         pytest.skip("; ".join(sorted(away)))
     assert found.missing == 0, "the code asks for cells or readings that were not recorded"
     again = json.loads(json.dumps(summary_of(found)))
-    assert rounded(again) == rounded(recorded)
+    # Claims about published data are judged where these are at hand.
+    lacking = {c["name"] for c in again["claims"] if "are not here: recombine data" in c["note"]}
+    assert rounded(without(again, lacking)) == rounded(without(recorded, lacking))
 
 
 def test_what_is_said_of_other_seeds_is_what_was_recorded():

@@ -155,13 +155,13 @@ class BindingStudy(Study):
         crowds = [verdict for name, verdict in limits.items() if name != "held-out pairs"]
         fails = [name for name, verdict in limits.items() if verdict == "supported"]
         said = sentence(judgements)
+        if fails:
+            said += f" Plain convolution fell to .9 or below with: {', '.join(fails)}."
         if crowds and all(verdict == "refuted" for verdict in crowds):
             said += (
                 " Plain convolution stayed above .9 up to the most objects tried: a failure to "
-                "bind is not shown for it at this scale."
+                "bind many is not shown for it at this scale."
             )
-        elif fails:
-            said += f" Plain convolution fell to .9 or below with: {', '.join(fails)}."
         return said
 
 
