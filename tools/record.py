@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recombine.errors import Interrupted, InvalidRequest, RecombineError
-from recombine.lab import execute, reading
+from recombine.lab import execute, readers, reading
 from recombine.lab.bundle import bundle, import_bundle
 from recombine.lab.device import device, enable_compilation_cache
 from recombine.lab.leases import Busy
@@ -162,18 +162,19 @@ def read_some(sitting: Sitting, study: str, number: int) -> int:
     """Takes what can be read now, for a while: finding out what that is takes seconds itself."""
     store, request = sitting.store(study), sitting.request(study)
     cells = [cell for feasible in rounds(request, store, write=False) for cell in feasible.cells]
-    jobs = list(reading.possible(sitting.session(store), cells))
-    kinds = list(dict.fromkeys(kind for _, kind, _ in jobs))
+    session = sitting.session(store)
+    jobs = list(reading.possible(session, cells))
+    kinds = list(dict.fromkeys(job.kind for job in jobs))
     # Each reader begins with kinds of its own, so that not all compile the same.
     turn = {kind: (place - number) % len(kinds) for place, kind in enumerate(kinds)}
     taken, until = 0, time.monotonic() + TURN_SECONDS
-    for name, _, job in sorted(jobs, key=lambda job: turn[job[1]]):
+    for job in sorted(jobs, key=lambda job: turn[job.kind]):
         if sitting.stop.wanted or time.monotonic() > until:
             break
-        if store.has("reading", name):
+        if store.has("reading", job.name):
             continue  # another reader was here first
         try:
-            job()
+            reading.take(session, job.cell, job.request)
             taken += 1
         except Busy:
             pass  # another reader has it
@@ -198,12 +199,8 @@ def start(told: argparse.Namespace) -> int:
     # are made by further interpreters, which must find this source.
     source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     around = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ, "PYTHONPATH": source}
-    # Cores are what a recording runs short of, and those that train come first: trying kernels for
-    # a reading's programs takes longer than these run, and as many threads as cores in each of
-    # several readers stand in each other's way.
-    flags = "--xla_gpu_autotune_level=0 --xla_gpu_force_compilation_parallelism=1"
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    modest = {**around, **alone, "XLA_FLAGS": f"{around.get('XLA_FLAGS', '')} {flags}".strip()}
+    # Cores are what a recording runs short of, and those that train come first.
+    modest = {**around, **readers.around()}
     wanted = [(around, ["--role", "lane", lane]) for lane in told.lanes]
     wanted += [(modest, ["--role", "reader", "--number", str(number), *told.lanes])
                for number in range(told.readers)]  # fmt: skip

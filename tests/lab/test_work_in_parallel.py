@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from recombine.errors import InvalidRequest
+from recombine.children.talk import Talk
+from recombine.errors import Interrupted, InvalidRequest
 from recombine.families import Functions, Hyperteacher
 from recombine.instruments import Generalization
-from recombine.lab import making, reading, run
+from recombine.lab import execute, making, readers, reading, run
 from recombine.lab.device import versions
 from recombine.lab.execute import Session
 from recombine.lab.identity import canonical, node_id
+from recombine.lab.progress import Watch
 from recombine.lab.store import Store
 from recombine.lab.study import Cell
 from recombine.learners import Material, NextToken, Supervised
@@ -173,36 +177,91 @@ def readings(folder) -> dict[str, dict]:
     return {row.cell: row.readings["generalization"].document() for row in rows}
 
 
-def test_reading_ahead_reads_the_same(tmp_path, monkeypatch, in_turn):
-    taken = []
-    original = reading._read
+@pytest.fixture
+def taken_here(monkeypatch) -> list[str]:
+    """Cells that this process read itself, while reading is done as on an accelerator."""
+    taken: list[str] = []
+    original = reading.take
 
     def counted(session, cell, request):
-        original(session, cell, request)
         taken.append(cell.id)
-
-    monkeypatch.setattr(run, "reads_ahead", lambda: True)
-    monkeypatch.setattr(reading, "_read", counted)
-    assert readings(tmp_path) == in_turn
-    assert set(taken) == {cell.id for cell in CELLS}
-
-
-def test_what_fails_while_reading_ahead_is_read_afterwards(tmp_path, monkeypatch, in_turn):
-    original, tries = reading._read, []
-
-    def failing_once(session, cell, request):
-        tries.append(cell.id)
-        if tries.count(cell.id) == 1:
-            raise OSError("the network share went away for a moment")
         original(session, cell, request)
 
     monkeypatch.setattr(run, "reads_ahead", lambda: True)
-    monkeypatch.setattr(reading, "_read", failing_once)
-    ahead = reading.ReadingAhead.__call__
-    # Training must not end before the readings ahead have begun, or there is nothing to fail.
-    monkeypatch.setattr(
-        reading.ReadingAhead, "close",
-        lambda self: (ahead(self), self._pool.shutdown(wait=True)),
-    )  # fmt: skip
+    monkeypatch.setattr(readers, "take", counted)
+    return taken
+
+
+def test_readings_of_other_processes_are_the_same(tmp_path, taken_here, in_turn):
     assert readings(tmp_path) == in_turn
-    assert all(tries.count(cell.id) == 2 for cell in CELLS)
+    assert not taken_here
+
+
+def test_what_a_process_that_dies_did_not_read_is_read_here(
+    tmp_path, monkeypatch, taken_here, in_turn
+):
+    dies = [sys.executable, "-c", "import sys; sys.stdin.readline(); sys.exit('no memory left')"]
+    monkeypatch.setattr(readers, "python_child", lambda serves, variables: Talk(dies))
+    assert readings(tmp_path) == in_turn
+    assert set(taken_here) == {cell.id for cell in CELLS}
+
+
+@dataclass(frozen=True)
+class OnlyHere(Generalization):
+    """An instrument of a module that another process does not find."""
+
+    name: ClassVar[str] = "generalization"
+
+
+def test_an_instrument_that_another_process_does_not_know_is_read_here(
+    tmp_path, monkeypatch, taken_here
+):
+    cells = [replace(CELLS[0], instruments=(OnlyHere(combinations=8, draws=2),))]
+    session = Session(Store.open(tmp_path))
+    run.train_and_read(session, "test", {cells[0].id: cells[0].learner}, cells)
+    assert set(taken_here) == {cells[0].id}
+    assert run.gather_rows(session.store, cells)[1] == 0
+
+
+def test_a_reading_that_fails_elsewhere_says_why(tmp_path, taken_here, capsys):
+    broken = (Generalization(combinations=8, draws=0),)
+    cells = [replace(CELLS[0], instruments=broken)]
+    session = Session(Store.open(tmp_path), watch=Watch())
+    run.train_and_read(session, "test", {cells[0].id: cells[0].learner}, cells)
+    _, missing, ((name, why),) = run.gather_rows(session.store, cells)
+    assert missing == 1 and name.startswith("reading") and why
+    assert f"failed: {why[:200]}" in capsys.readouterr().err
+    assert not taken_here
+
+
+def test_who_is_asked_to_stop_does_not_wait_for_a_reading(tmp_path, monkeypatch):
+    silent = [sys.executable, "-c", "import time; time.sleep(3600)"]
+    monkeypatch.setattr(readers, "python_child", lambda serves, variables: Talk(silent))
+    session = Session(Store.open(tmp_path))
+    execute.train(session, "test", {CELLS[0].id: CELLS[0].learner})
+    (wanted,) = reading.possible(session, CELLS[:1])
+    with readers.Readers(session, 1) as asked:
+        threading.Timer(0.1, lambda: setattr(session.stop, "given_up", True)).start()
+        with pytest.raises(Interrupted):
+            asked(wanted)
+
+
+def test_what_fails_while_reading_ahead_is_read_afterwards(tmp_path, in_turn):
+    session, tries = Session(Store.open(tmp_path)), []
+    here = reading.here(session)
+
+    def failing_once(wanted):
+        tries.append(wanted.cell.id)
+        if tries.count(wanted.cell.id) == 1:
+            raise OSError("the network share went away for a moment")
+        here(wanted)
+
+    ahead = reading.ReadingAhead(session, CELLS, failing_once, 2)
+    execute.train(session, "test", {cell.id: cell.learner for cell in CELLS}, finished=ahead)
+    ahead()
+    ahead._pool.shutdown(wait=True)
+    assert set(tries) == {cell.id for cell in CELLS}  # each has failed
+    reading.read(session, CELLS, failing_once, 2)
+    rows, missing, failed = run.gather_rows(session.store, CELLS)
+    assert missing == 0 and not failed
+    assert {row.cell: row.readings["generalization"].document() for row in rows} == in_turn

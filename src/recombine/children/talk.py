@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 from recombine.errors import InvalidRequest, RecombineError
 
 LARGEST = 1 << 26  # bytes of one line
+LOOK = 0.2  # seconds between two looks whether an answer is still wanted
 TAIL = 12  # lines of what a program said on stderr that an error quotes
 WORKER = "RECOMBINE_WORKER"  # set in a process that is itself ended with all it started
 
@@ -73,29 +75,34 @@ class Talk:
         """Whether the next question goes to a program that has started before."""
         return self._process is not None and self._process.poll() is None
 
-    def ask(self, message: Any, timeout: float) -> Any:
+    def ask(
+        self, message: Any, timeout: float, given_up: Callable[[], bool] = lambda: False
+    ) -> Any:
         """The program's answer to one line; starts the program if it does not run."""
         if not self.running:
             self.close()
             self._start()
         self.quiet(0)
         self.tell([message])
-        return self.hear(timeout)
+        return self.hear(timeout, given_up)
 
     def tell(self, messages: Iterable[Any]) -> None:
         """Sends a running program a line for each message, and does not wait for any answer."""
         lines = [json.dumps(one, default=self.default).encode() + b"\n" for one in messages]
         self._told.put(b"".join(lines))
 
-    def hear(self, timeout: float) -> Any:
-        """The program's next answer, within so many seconds."""
-        try:
-            line = self._lines.get(timeout=timeout)
-        except queue.Empty:
+    def hear(self, timeout: float, given_up: Callable[[], bool] = lambda: False) -> Any:
+        """The program's next answer, within so many seconds, or until nobody wants it any more."""
+        late = time.monotonic() + timeout
+        while (left := late - time.monotonic()) > 0 and not given_up():
+            with suppress(queue.Empty):
+                line = self._lines.get(timeout=min(left, LOOK))
+                break
+        else:
             self.close()
             raise TalkFailed(
                 "hung", f"no answer within {timeout:g} s; the program was ended{self._tail()}"
-            ) from None
+            )
         if line is None:
             how = self._died()
             raise TalkFailed("died", f"the program ended ({how}){self._tail()}", how)
@@ -182,13 +189,16 @@ class Talk:
         return f"; on stderr: {text[-600:]}" if text else ""
 
 
-def python_child(serves: str, default: Callable[[Any], Any] = sent) -> Talk:
+def python_child(
+    serves: str, default: Callable[[Any], Any] = sent, variables: Mapping[str, str] | None = None
+) -> Talk:
     """A talk with "module:function", which calls `serve` in a process of Python."""
     module, _, name = serves.partition(":")
     # With -c the folder one is in comes first, where a user's torch.py would hide the package.
     last = "import sys; sys.flags.safe_path or sys.path.append(sys.path.pop(0))"
     code = f"{last}; from {module} import {name}; {name}()"
-    return Talk([sys.executable, "-c", code], variables={WORKER: "1"}, default=default)
+    return Talk([sys.executable, "-c", code], variables={**(variables or {}), WORKER: "1"},
+                default=default)  # fmt: skip
 
 
 def _shown(line: bytes) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from recombine.errors import Interrupted, StoreError
 from recombine.instruments._instrument import check_controls
@@ -18,11 +18,22 @@ from recombine.lab.shards import gather
 from recombine.lab.study import Cell, ReadingRequest
 
 Kind = tuple[Any, Any]  # an instrument and the program it looks at: they share compilations
-Job = tuple[str, Kind, Callable[[], None]]
 
 
-def possible(session: Session, cells: Sequence[Cell]) -> Iterator[Job]:
-    """Every reading that is not in the store and can be taken: its name, its kind, and how."""
+class Wanted(NamedTuple):
+    """A reading that is not in the store and can be taken: its name, its kind, and what of whom."""
+
+    name: str
+    kind: Kind
+    cell: Cell
+    request: ReadingRequest
+
+
+Taker = Callable[[Wanted], None]
+
+
+def possible(session: Session, cells: Sequence[Cell]) -> Iterator[Wanted]:
+    """Every reading that is not in the store and can be taken."""
     store = session.store
     for cell in cells:
         if not store.has("cell", cell.id):
@@ -35,26 +46,33 @@ def possible(session: Session, cells: Sequence[Cell]) -> Iterator[Job]:
             subjects = [cell.learner, *instrument.cells(cell.learner).values()]
             if all(is_whole(store, node_id(s)) and has_needs(store, s) for s in subjects):
                 kind = (instrument, cell.learner.program())
-                yield name, kind, lambda c=cell, r=request: _read(session, c, r)
+                yield Wanted(name, kind, cell, request)
 
 
-def read(session: Session, cells: Sequence[Cell]) -> None:
-    """Takes every reading that is not in the store."""
+def read(
+    session: Session, cells: Sequence[Cell], taker: Taker | None = None, count: int | None = None
+) -> None:
+    """Takes every reading that is not in the store; by a `taker`, `count` at once, or on threads
+    of this process."""
+    taker = taker or here(session)
     jobs: dict[str, Callable[[], None]] = {}
     kinds: dict[str, Kind] = {}
     first: dict[Kind, str] = {}
-    for name, kind, job in possible(session, cells):
-        jobs[name], kinds[name] = job, kind
+    for wanted in possible(session, cells):
+        name, kind = wanted.name, wanted.kind
+        jobs[name], kinds[name] = lambda wanted=wanted: taker(wanted), kind
         first.setdefault(kind, name)
-    # One of each kind first: eight threads that begin alike would all compile the same.
+    # One of each kind first: eight that begin alike would all compile the same.
     early = {name: jobs.pop(name) for name in first.values()}
     for part in (early, jobs):
         if part:
-            session.carry_out("reading", part, dict.fromkeys(part, 1), workers(), kinds)
+            at_once = count or min(8, device().cores)
+            session.carry_out("reading", part, dict.fromkeys(part, 1), at_once, kinds)
 
 
-def workers() -> int:
-    return min(8, device().cores)
+def here(session: Session) -> Taker:
+    """Takes readings in the thread that asks."""
+    return lambda wanted: take(session, wanted.cell, wanted.request)
 
 
 class ReadingAhead:
@@ -64,9 +82,9 @@ class ReadingAhead:
     done on these. What is not taken by the end of training is left to `read`.
     """
 
-    def __init__(self, session: Session, cells: Sequence[Cell]):
-        self.session, self.cells = session, cells
-        self._pool = ThreadPoolExecutor(max(1, workers() // 2))
+    def __init__(self, session: Session, cells: Sequence[Cell], taker: Taker, count: int):
+        self.session, self.cells, self.taker = session, cells, taker
+        self._pool = ThreadPoolExecutor(count)
         self._lock = threading.Lock()
         self._begun: set[str] = set()
         self._known: dict[Kind, Future[None]] = {}
@@ -74,33 +92,34 @@ class ReadingAhead:
     def __call__(self) -> None:
         """To be called when cells were finished: begins what can be read now."""
         with self._lock:
-            for name, kind, job in possible(self.session, self.cells):
-                if name in self._begun:
+            for wanted in possible(self.session, self.cells):
+                if wanted.name in self._begun:
                     continue
-                self._begun.add(name)
-                first = self._known.get(kind)
+                self._begun.add(wanted.name)
+                first = self._known.get(wanted.kind)
                 if first is None:
-                    self._known[kind] = self._pool.submit(self._try, job)
+                    self._known[wanted.kind] = self._pool.submit(self._try, wanted)
                 else:
                     # After the first of its kind, which compiles for all.
-                    first.add_done_callback(lambda _, job=job: self._submit(job))
+                    first.add_done_callback(lambda _, wanted=wanted: self._submit(wanted))
 
-    def _submit(self, job: Callable[[], None]) -> None:
+    def _submit(self, wanted: Wanted) -> None:
         with suppress(RuntimeError):  # training has ended: `read` takes it
-            self._pool.submit(self._try, job)
+            self._pool.submit(self._try, wanted)
 
-    def _try(self, job: Callable[[], None]) -> None:
+    def _try(self, wanted: Wanted) -> None:
         # Whatever goes wrong: `read` tries again, where it is told.
         with suppress(Exception):
             if not self.session.stop.wanted:
-                job()
+                self.taker(wanted)
 
     def close(self) -> None:
         """Leaves what has not begun to `read`, which waits for what has."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(session: Session, cell: Cell, request: ReadingRequest) -> None:
+def take(session: Session, cell: Cell, request: ReadingRequest) -> None:
+    """Takes one reading and commits it, or writes down why it failed."""
     session.check()
     store, name = session.store, node_id(request)
     instrument = request.instrument

@@ -18,6 +18,7 @@ from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.layout import Devices
 from recombine.lab.plan import part
+from recombine.lab.readers import Readers, enough
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest, Results, Row, Study
 from recombine.learners._learner import Learner
@@ -92,15 +93,19 @@ def run(request: Request, session: execute.Session) -> Outcome:
 def train_and_read(
     session: execute.Session, name: str, learners: Mapping[str, Learner], cells: Sequence[Cell]
 ) -> None:
-    """On one accelerator cells are read while others still train; elsewhere all cores train."""
-    ahead = reading.ReadingAhead(session, cells) if reads_ahead() else None
-    try:
-        finished = ahead or (lambda: None)
-        execute.train(session, name, learners, with_weights=True, finished=finished)
-    finally:
-        if ahead is not None:
+    """On one accelerator cells are read by other processes, while others still train; elsewhere
+    all cores train, and then read."""
+    if not reads_ahead():
+        execute.train(session, name, learners, with_weights=True)
+        reading.read(session, cells)
+        return
+    with Readers(session, enough()) as readers:
+        ahead = reading.ReadingAhead(session, cells, readers, readers.count)
+        try:
+            execute.train(session, name, learners, with_weights=True, finished=ahead)
+        finally:
             ahead.close()
-    reading.read(session, cells)
+        reading.read(session, cells, readers, readers.count)
 
 
 def reads_ahead() -> bool:
