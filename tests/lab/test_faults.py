@@ -60,6 +60,10 @@ def unfinished(store: Path) -> list[Path]:
     return sorted(store.glob("work/*/state/*-step-*"))
 
 
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.split("-")[-1])
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -253,11 +257,12 @@ def test_f06_a_flipped_bit_in_a_checkpoint_sends_a_run_to_the_previous_one(
     nursery, calm, broken_off, tmp_path
 ):
     store = shutil.copytree(broken_off, tmp_path / "runs")
-    left = unfinished(store)
-    first, second = next((a, b) for a, b in itertools.pairwise(left) if a.parent == b.parent)
-    flip(second / "state.safetensors")
-    step = int(first.name.split("-")[-1])
-    assert Checkpoints(shutil.copytree(first.parent, tmp_path / "looked at")).latest()[0] == step
+    # A kill between a save and the clearing away after it leaves three.
+    left = sorted(unfinished(store), key=lambda path: (path.parent, step_of(path)))
+    *_, (last, newest) = ((a, b) for a, b in itertools.pairwise(left) if a.parent == b.parent)
+    flip(newest / "state.safetensors")
+    seen = Checkpoints(shutil.copytree(last.parent, tmp_path / "looked at")).latest()
+    assert seen[0] == step_of(last)
     (end,) = nursery.run(command(store))
     assert end["code"] == 0, end["output"]
     assert committed(store) == committed(calm)
