@@ -353,6 +353,13 @@ def test_every_cell_of_a_preset_can_be_trained(preset):
     assert len(set(labels)) == len(labels)
 
 
+@pytest.mark.parametrize(("preset", "search"), [("quick", "answer"), ("standard", "pairs")])
+def test_all_networks_of_a_task_are_told_the_same(preset, search):
+    cells = [c for c in STUDY.cells(STUDY.grid(preset)) if c.labels["task"] != "segregation"]
+    told = {(cell.labels["task"], cell.learner.supervision) for cell in cells}
+    assert told - {("report", "answer")} == {("swap", "set"), ("search", search)}
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 
 from recombine.checks import at_least, rates
 from recombine.errors import InvalidRequest, unknown
@@ -19,10 +19,11 @@ from recombine.learners._learner import Arrays, Program, StepLearner, Tensors
 from recombine.learners._matching import MOST_MATCHED, counted, decided, found_in, set_loss
 from recombine.learners.optimiser import Trained, descend, start
 from recombine.models.binding import ConvNet, Seer, SeerModel
+from recombine.models.layers import FULL
 from recombine.seeds import Seeds, key_at, stream
 from recombine.trees import named
 
-SUPERVISIONS = ("answer", "set")
+SUPERVISIONS = ("answer", "pairs", "set")
 # Since 2, a search shows as many objects of each colour and shape with its target as without;
 # since 3, a quarter of it is as published. One more where sets are matched: by way of subsets.
 VERSIONS = {"swap": 1, "report": 1, "search": 3}
@@ -55,6 +56,11 @@ class BindingProgram(Program):
         """Whether the network reports sets, from which answers to questions follow."""
         return self.task == "report" or self.supervision == "set"
 
+    @property
+    def in_pairs(self) -> bool:
+        """Whether training also tells of every other trained pair whether it is in the scene."""
+        return self.supervision == "pairs" and not self.in_sets
+
     def init(self, arrays: dict[str, Any], key: Any) -> Trained:
         return start(first_network(self, key))
 
@@ -85,7 +91,24 @@ class BindingProgram(Program):
     def loss(self, seen: Array, asked: Asked) -> Array:
         if self.in_sets:
             return jnp.mean(set_loss(seen, asked.scene, self.family.colours))
-        return jnp.mean(jax.nn.softplus(seen) - seen * asked.answer)
+        return jnp.mean(wrong(seen, asked.answer))
+
+    def loss_of_pairs(self, model: Seer, asked: Asked, trained: Array, key: Any) -> Array:
+        """Of the question asked, and of one about every trained pair, which all count as much."""
+        sizes = (self.family.colours, self.family.shapes)
+        questions = every_question(*sizes)
+
+        def answered(question: Array) -> Array:
+            told = jnp.broadcast_to(question, asked.question.shape)
+            return self.seen(model, asked._replace(question=told), key)
+
+        # The pictures are looked at once, since questions alone differ.
+        answers = jax.vmap(answered, out_axes=1)(questions)
+        there = (counted(*asked.scene, *sizes) > 0).reshape(answers.shape)
+        share = trained.reshape(-1).astype(FULL)
+        about = jnp.all(questions == asked.question[:, None], axis=-1).astype(FULL)
+        weight = about + share / jnp.sum(share)
+        return jnp.mean(jnp.sum(weight * wrong(answers, there), axis=-1))
 
     def step(self, arrays: dict[str, Any], state: Any, t: Any) -> tuple[Any, dict[str, Any]]:
         return self.learn(arrays, state, self.draw(arrays, t), t)
@@ -96,6 +119,8 @@ class BindingProgram(Program):
         noise = key_at(arrays["noise"], t)
 
         def loss(model: Seer) -> Array:
+            if self.in_pairs:
+                return self.loss_of_pairs(model, drawn, arrays["trained"], noise)
             return self.loss(self.seen(model, drawn, noise), drawn)
 
         value, gradient = jax.value_and_grad(loss)(state.model)
@@ -138,6 +163,19 @@ class BindingProgram(Program):
         return jnp.all(reported == counted(*asked.scene, *sizes), axis=(-2, -1))
 
 
+def wrong(seen: Float[Array, "*item"], answer: Bool[Array, "*item"]) -> Float[Array, "*item"]:
+    """The cross-entropy of log odds and what is so."""
+    return jax.nn.softplus(seen) - seen * answer
+
+
+def every_question(colours: int, shapes: int) -> Float[Array, "pair feature"]:
+    """A question about each pair of a colour and a shape, colour by colour."""
+    colour, shape = jnp.eye(colours), jnp.eye(shapes)
+    return jnp.concatenate(
+        [jnp.repeat(colour, shapes, axis=0), jnp.tile(shape, (colours, 1))], axis=1
+    )
+
+
 def first_network(program: BindingProgram, key: Any) -> Seer:
     """The network of a program before training."""
     family = program.family
@@ -155,15 +193,17 @@ class Binding(StepLearner):
     features bound differently. "report": all colours and shapes, object by object, as a set.
     "search": is this target among many others, of its colour or its shape, or more simply of other
     colours? Training shows scenes with any of `objects` objects, and never a held-out
-    pair. With supervision by "answer" the network is told the answers to its questions; by "set" it
-    is told all objects of each scene, as in a report, and its answers follow from what it reports.
+    pair. With supervision by "answer" the network is told the answers to its questions; by "pairs"
+    it is also asked about every trained pair and told whether it is in the scene, all of these
+    together counting as much as the one question; by "set" it is told all objects of each scene, as
+    in a report, and its answers follow from what it reports.
     The learning rate rises over `warmup` steps and falls to zero along half a cosine.
     """
 
     family: Objects = field(default_factory=lambda: Objects(side=24, most_objects=2))
     model: SeerModel = field(default_factory=ConvNet)
     task: Literal["swap", "report", "search"] = "swap"
-    supervision: Literal["answer", "set"] = "answer"
+    supervision: Literal["answer", "pairs", "set"] = "answer"
     objects: tuple[int, ...] = (2,)
     seeds: Seeds = field(default_factory=Seeds)
     training_steps: int = 2_000

@@ -53,7 +53,8 @@ class Grid(Seeded):
     search_width: tuple[int, ...] = (24,)
     features: int = 4  # colours, and as many shapes
     held_out: tuple[float, ...] = (0.25,)
-    supervision: Literal["answer", "set"] = "set"  # of swaps
+    supervision: Literal["answer", "pairs", "set"] = "set"  # of swaps
+    search_supervision: Literal["answer", "pairs", "set"] = "answer"
     slots: int = 2  # for two objects
     rounds: int = 1  # of slot attention
     side: int = 16  # pixels, two objects
@@ -112,15 +113,16 @@ class BindingStudy(Study):
             features=6, held_out=(1 / 6, 0.5), slots=3, rounds=2, side=24, steps=10_000, batch=128,
             rate=1e-3, objects=(2, 3, 4, 6, 8, 10), report_side=40, set_size=(5, 10, 15),
             tested=(5, 10, 15, 20, 30), search_side=48, search_slots=16, search_steps=30_000,
-            pieces_steps=20_000, items=2_048, search_items=2_048, looked=512, look_every=100,
+            search_supervision="pairs", pieces_steps=20_000, items=2_048, search_items=2_048,
+            looked=512, look_every=100,
         ),
         "paper": Grid(
             tasks=TASKS, searchers=(BAG, CONV, SLOTS), width=(32, 64, 128), search_width=(32, 64),
             features=8, held_out=(0.25, 0.5), slots=3, rounds=3, side=64, steps=100_000, batch=256,
             rate=4e-4, objects=(2, 3, 4, 6, 8, 10, 12), report_side=64, set_size=(5, 10, 15),
             tested=(5, 10, 15, 20, 25, 30, 35, 40, 45, 50), search_side=128, search_slots=16,
-            search_steps=100_000, pieces_steps=500_000, items=4_096, search_items=4_096,
-            looked=512, look_every=200, seeds=10,
+            search_supervision="pairs", search_steps=100_000, pieces_steps=500_000, items=4_096,
+            search_items=4_096, looked=512, look_every=200, seeds=10,
         ),
     }  # fmt: skip
 
@@ -223,6 +225,8 @@ def seeing(grid: Grid, task: str, seed: int) -> list[Cell]:
     names = grid.searchers if task == "search" else grid.models
     objects = {"swap": (2,), "report": grid.objects, "search": grid.set_size}[task]
     slots = {"swap": grid.slots, "report": max(grid.objects), "search": grid.search_slots}[task]
+    # A report is of sets whatever else is told.
+    told = {"swap": grid.supervision, "report": "answer", "search": grid.search_supervision}
     steps = grid.search_steps if task == "search" else grid.steps
     sizes, items = (grid.tested, grid.search_items) if task == "search" else ((), grid.items)
     # Of swaps a moment is asked for, when trained pairs first reach .9; of all else, the end.
@@ -233,7 +237,7 @@ def seeing(grid: Grid, task: str, seed: int) -> list[Cell]:
                 family=family_of(grid, task, held_out),
                 model=model_of(grid, name, width, slots),
                 task=task,  # pyright: ignore[reportArgumentType]
-                supervision=grid.supervision if task == "swap" else "answer",
+                supervision=told[task],  # pyright: ignore[reportArgumentType]
                 objects=objects, seeds=Seeds.all(seed), training_steps=steps, batch=grid.batch,
                 learning_rate=grid.rate, warmup=max(10, steps // 10),
                 evaluation_every=every, evaluation_images=grid.looked,
