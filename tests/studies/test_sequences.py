@@ -217,6 +217,17 @@ def test_the_report_shows_every_task_and_configuration():
     assert kinds[GRID.tasks[0], "depth 2"] == pytest.approx([0.8] * len(GRID.width))
 
 
+def test_the_report_says_which_answers_need_not_be_exact():
+    def note(*tasks: str) -> str:
+        grid = replace(GRID, tasks=tasks)
+        return Sequences().sections(grid, rows())[0].tables[0].note
+
+    assert "need not be exact" not in note("arithmetic")
+    assert "to programs-write if right by what they do, to zebra if right in the end" in note(
+        "arithmetic", "programs-write", "zebra"
+    )
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_names_the_splits_its_family_has(name):
     task = TASKS[name]
