@@ -44,6 +44,7 @@ def test_a_study_is_recorded_once_and_goes_on_from_its_bundle(tmp_path):
         (["anatomy,anatomie"], "unknown study 'anatomie': did you mean 'anatomy'?"),
         (["anatomy", "--preset", "smok"], "unknown preset 'smok': did you mean 'smoke'?"),
         (["anatomy", "--readers", "0"], "--readers 0: expected at least 1"),
+        (["anatomy", "--stacked", "0"], "--stacked 0: expected at least 1"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line_before_anything_begins(tmp_path, words, told):

@@ -9,11 +9,17 @@ readings of each study are written to `--to` as STUDY-PRESET.zip, for `recombine
 there already, or in results/, is imported first: only what is missing is done. Stores are in
 `--runs`, one a study; a line goes to the standard output whenever something ends. Hours of an
 accelerator are in these bundles: commit them before anything is made of them.
+
+What trains together is kept together, at its end, and read only then: a stack that the time limit
+cuts short is lost with the machine. `--stacked 24e6` makes stacks of at most so many weights: of a
+minute or two where they are transformers, each of which reads thousands of tokens in a step and so
+keeps a GPU busy among few. Leave it where networks are small: those need many beside them.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import subprocess
@@ -63,7 +69,8 @@ class Sitting:
         return Request(study_named(study), self.told.preset, {})
 
     def session(self, store: Store) -> Session:
-        return Session(store, self.stop, Watch(quiet=True))
+        most = self.told.stacked and int(self.told.stacked)
+        return Session(store, self.stop, Watch(quiet=True), stacked=most)
 
     def done(self, study: str) -> Path:
         return self.told.runs / f"{study}.done"
@@ -195,6 +202,8 @@ def start(told: argparse.Namespace) -> int:
     command = [sys.executable, __file__, "--minutes", str(told.minutes), "--begun",
                str(told.begun), "--preset", told.preset, "--to", str(told.to), "--runs",
                str(told.runs)]  # fmt: skip
+    if told.stacked is not None:
+        command += ["--stacked", str(told.stacked)]
     # Two processes that each take the whole memory of an accelerator cannot both run; and data
     # are made by further interpreters, which must find this source.
     source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
@@ -240,6 +249,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("lanes", nargs="+", metavar="STUDY,...")
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--readers", type=int, default=4)
+    parser.add_argument("--stacked", type=float, metavar="WEIGHTS")
     parser.add_argument("--preset", default="standard")
     parser.add_argument("--to", type=Path, default=Path("recorded"))
     parser.add_argument("--runs", type=Path, default=Path("runs"))
@@ -247,6 +257,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--begun", type=float, default=time.time(), help=argparse.SUPPRESS)
     told = parser.parse_args(words)
+    if told.stacked is not None and not 1 <= told.stacked < math.inf:
+        parser.error(f"--stacked {told.stacked:g}: expected at least 1, such as 24e6")
     if told.readers < 1:
         parser.error(f"--readers {told.readers}: expected at least 1, or nothing is read")
     if told.role is None:

@@ -166,6 +166,27 @@ def test_groups_of_equal_size_form_rectangles_and_larger_ones_are_parted():
     ]  # fmt: skip
 
 
+@given(st.integers(1, 40), st.integers(1, 3))
+def test_groups_of_one_size_are_parted_evenly(count, members):
+    bases = [Paper(seed, base=base, big=True) for base in range(count) for seed in range(members)]
+    groups = [shard.groups for shard in plan.shards(named(bases), GPU)]
+    most = GPU.stack(bases[0].size) // members
+    assert len(groups) == -(-count // most)
+    assert max(groups) - min(groups) <= 1 and max(groups) <= most
+
+
+def test_stacks_are_narrower_where_that_is_wanted_and_never_wider():
+    learners = named([Paper(seed, base=base, big=True) for base in range(18) for seed in range(2)])
+    size = next(iter(learners.values())).size
+    whole = plan.shards(learners, GPU)
+    assert [(len(s.cells), s.groups) for s in whole] == [(6, 3)] * 6
+    assert plan.shards(learners, GPU, stacked=100 * size) == whole
+    narrow = plan.shards(learners, GPU, stacked=4 * size)
+    assert [(len(s.cells), s.groups) for s in narrow] == [(4, 2)] * 9
+    assert {cell for s in narrow for cell in s.cells} == set(learners)
+    assert {len(s.cells) for s in plan.shards(learners, GPU, stacked=1)} == {1}
+
+
 @given(st.integers(2, 20), st.integers(0, 1))
 def test_halves_hold_the_same_cells_in_two_shards_of_one_shape(count, padding):
     cells = tuple(f"{n:02x}" for n in range(count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from recombine.lab.judge import Judgement, judge
 from recombine.lab.study import Results, Row
 from recombine.studies import _sequences as parts
 from recombine.studies._sequence_tasks import ANEW, CONFIGURATIONS, MORE, TASKS, model_named
-from recombine.studies.sequences import Grid, Sequences, cell, half_way, on_curves
+from recombine.studies.sequences import ALL, Grid, Sequences, cell, half_way, on_curves
 
 GRID = Grid(
     tasks=("functions-steps", "tables-steps", "arithmetic", "pcfg", "programs-run"),
@@ -157,6 +158,37 @@ def test_networks_that_did_not_learn_their_task_speak_for_nothing():
     assert claim.verdict == "refuted" and "1 below .9" in claim.note
 
 
+def test_networks_that_diverged_speak_for_nothing_and_are_counted():
+    def broken(one: Row) -> Row:
+        lost = one.labels["part"] == "final" and one.labels["seed"] == 0
+        summary = {**one.summary, "diverged_at": 10} if lost else one.summary
+        return Row(one.labels, one.cell, summary, one.readings)
+
+    told = judged(Results([broken(one) for one in rows()]))
+    for name in ("functions-steps, depth", "size helps beyond training"):
+        assert told[name].interval is not None and told[name].interval.units == 4
+        assert "diverged" in told[name].note and "below .9" not in told[name].note
+
+
+def test_what_was_left_out_is_told_of_the_sizes_that_are_compared():
+    grid = replace(GRID, width=(24, 36, 48))
+    middle = {"part": "final", "configuration": "relative", "width": 36, "seed": 0}
+    extra = [row({**middle, "task": task}, lambda labels: {**world(labels), "seen": 0.5})
+             for task in grid.tasks]  # fmt: skip
+    found = judge(Sequences().claims(grid), Results([*rows(), *extra]))
+    note = {j.claim.name: j.note for j in found}["size helps beyond training"]
+    assert note == "Up to 5 tasks a seed that both sizes learnt."
+
+
+def test_a_task_that_was_not_trained_is_not_said_to_be_unlearnt():
+    there = Results([one for one in rows() if one.labels["task"] != "pcfg"])
+    assert "not learnt" not in judged(there)["configuration matters"].note
+    unlearnt = judged(rows(lambda labels: {**world(labels), "seen": 0.5}))
+    note = unlearnt["configuration matters"].note
+    assert note.startswith("Tasks: only 0 usable") and "5 tasks that were not learnt." in note
+    assert not [j.note for j in unlearnt.values() if ".:" in j.note]
+
+
 def test_the_configuration_is_chosen_on_validation_items_alone():
     def tempting(labels):  # better beyond training, worse on validation items
         found = world(labels)
@@ -185,6 +217,17 @@ def test_the_report_shows_every_task_and_configuration():
     assert kinds[GRID.tasks[0], "depth 2"] == pytest.approx([0.8] * len(GRID.width))
 
 
+def test_the_report_says_which_answers_need_not_be_exact():
+    def note(*tasks: str) -> str:
+        grid = replace(GRID, tasks=tasks)
+        return Sequences().sections(grid, rows())[0].tables[0].note
+
+    assert "need not be exact" not in note("arithmetic")
+    assert "to programs-write if right by what they do, to zebra if right in the end" in note(
+        "arithmetic", "programs-write", "zebra"
+    )
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_names_the_splits_its_family_has(name):
     task = TASKS[name]
@@ -195,6 +238,15 @@ def test_a_task_names_the_splits_its_family_has(name):
     assert isinstance(family, SequenceFamily)
     beyond = family.corpus(0).beyond
     assert set(task.beyond) <= set(beyond)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if TASKS[name].curves])
+def test_a_curve_of_what_is_beyond_training_holds_just_the_splits_that_are_claimed(name):
+    task = TASKS[name]
+    if task.family in ("cogs", "zebra"):
+        pytest.skip("its corpus is fetched, or takes seconds; other tests make it")
+    few = {field: count for field, count in task.small.items() if field.endswith("_items")}
+    assert set(replace(task.made(small=False), **few).corpus(0).beyond) == set(task.beyond)
 
 
 def test_every_configuration_can_be_drawn():

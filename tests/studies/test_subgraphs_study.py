@@ -518,6 +518,13 @@ def test_the_report_says_how_much_of_each_mark_a_pair_of_numbers_settles():
     assert "Digits of wrong products" in titles and "Marks of lists" not in titles
 
 
+def test_the_report_says_among_which_steps_frequency_is_compared():
+    titled = {section.title: section for section in STUDY.sections(GRID, made())}
+    section = titled["Frequent subgraphs"]
+    assert "one size, layer and operation" in section.text
+    assert "AUROC within size, layer and operation" in str(section.figures[0])
+
+
 def test_shares_in_tables_keep_to_shares():
     def ends(text: str) -> list[float]:
         return [float(one) for one in re.findall(r"-?\d+\.\d+", text.partition("[")[2])]

@@ -54,7 +54,7 @@ def _train_layer(
     session: Session, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner],
     finished: Callable[[], None],
 ) -> None:  # fmt: skip
-    shards = _planned(session.store, name, learners, missing)
+    shards = _planned(session, name, learners, missing)
     # Two programs that each wait for all devices can wait for one another.
     together = any(not shard.over.trivial for shard in shards)
     workers = 1 if together else AHEAD if device().accelerated else device().cores
@@ -89,9 +89,10 @@ def kind(shard: Shard, learners: Mapping[str, Learner]) -> Hashable:
 
 
 def _planned(
-    store: Store, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner]
+    session: Session, name: str, learners: Mapping[str, Learner], missing: Mapping[str, Learner]
 ) -> list[Shard]:
     """The shards of the plan file that still hold, and new ones, written down, for the rest."""
+    store = session.store
     stored = store.read_plan(name) or {"device": None, "shards": []}
     here, devices = asdict(device()), Devices.here()
     kept = []
@@ -108,7 +109,7 @@ def _planned(
     rest = {c: m for c, m in missing.items() if not any(c in shard.cells for shard in kept)}
     if not rest:
         return kept
-    shards = [*kept, *plan.shards(rest, device(), devices)]
+    shards = [*kept, *plan.shards(rest, device(), devices, session.stacked)]
     store.write_plan(name, {"device": here, "shards": [asdict(shard) for shard in shards]})
     return shards
 

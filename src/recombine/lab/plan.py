@@ -92,10 +92,14 @@ def materials(learners: Iterable[Learner]) -> dict[str, Material]:
 ONE = Devices()
 
 
-def shards(learners: Mapping[str, Learner], device: Device, devices: Devices = ONE) -> list[Shard]:
+def shards(
+    learners: Mapping[str, Learner], device: Device, devices: Devices = ONE,
+    stacked: int | None = None,
+) -> list[Shard]:  # fmt: skip
     """Groups cells that share a program; widths of stacks follow from sizes and device alone.
 
-    Over several devices a stack is as much wider as its members lie on more of them.
+    Over several devices a stack is as much wider as its members lie on more of them. Where
+    `stacked` is given, no device holds more weights of a stack than that, or one member.
     """
     alike: dict[Any, list[str]] = defaultdict(list)
     for cell, learner in learners.items():
@@ -113,7 +117,10 @@ def shards(learners: Mapping[str, Learner], device: Device, devices: Devices = O
             continue
         size = learners[cells[0]].size
         layout = devices.layout(size, len(cells), device.accelerated)
-        found += _stacks(cells, learners, device.stack(size), layout, key[-1])
+        limit = device.stack(size)
+        if stacked is not None:
+            limit = max(1, min(limit, stacked // max(1, size)))
+        found += _stacks(cells, learners, limit, layout, key[-1])
     return found
 
 
@@ -150,6 +157,8 @@ def _stacks(
         while same:
             most = min(len(same), limit * layout.members // size)
             rows = max(n for n in range(1, most + 1) if fit(n * size))
+            even = -(-len(same) // -(-len(same) // rows))  # stacks of one shape compile once
+            rows = even if fit(even * size) else rows
             block, same = same[:rows], same[rows:]
             flat = tuple(cell for members in block for cell in members)
             over = replace(layout, members=spread(len(flat), layout.members))

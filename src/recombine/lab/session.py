@@ -30,6 +30,7 @@ class Session:
     watch: Watch = field(default_factory=lambda: Watch(quiet=True))
     adopt: bool = False
     save_every: float = field(default_factory=checkpoint_seconds)
+    stacked: int | None = None  # weights at most of what trains, and is committed, together
     # Held while a shard trains on an accelerator; the next ones compile meanwhile.
     turn: threading.Lock = field(default_factory=threading.Lock)
 

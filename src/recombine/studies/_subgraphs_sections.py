@@ -261,10 +261,12 @@ def _frequency(steps: Results) -> Section:
         "Frequent subgraphs",
         "For every step that was written, with right values before it: in how many training items "
         "does the whole computation that leads to it occur? The score is the chance that of a "
-        "right and a wrong step of one size and layer the right one was more frequent; one half "
-        "says that frequency tells nothing.",
+        "right and a wrong step of one size, layer and operation the right one was more frequent; "
+        "one half says that frequency tells nothing. Two that were equally frequent count one "
+        "half: of long lists these can be half of all pairs, as much that leads to a late step was "
+        "never seen at all. The executors are scored on errors of their own.",
         figures=[dots("Does frequency tell right steps from wrong ones?", tasks, estimates,
-                      value_label="AUROC within size and layer", value_range=(0.0, 1.05),
+                      value_label="AUROC within size, layer and operation", value_range=(0.0, 1.05),
                       references=[(0.5, "chance")])],
         tables=[Table("Training items that hold a node's subgraph, on average",
                       ["task", "layer", "of right nodes", "of wrong nodes", "right nodes",

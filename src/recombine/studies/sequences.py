@@ -209,9 +209,13 @@ def cell(grid: Grid, part: str, task_name: str, configuration: str, width: int, 
 def trained(results: Results, **labels: object) -> tuple[Results, str]:
     """Networks that learnt their task (seen score of .9 or more), and how many did not."""
     rows = results.where(part="final", **labels)
-    able = Results([row for row in rows if parts.seen(row) >= base.SEEN_FLOOR])
-    behind = len(rows) - len(able)
-    return able, f"Left out: {behind} below .9 like training." if behind else ""
+    able = Results(
+        [row for row in rows if parts.seen(row) >= base.SEEN_FLOOR and not row.diverged]
+    )  # fmt: skip
+    behind = len(rows) - len(able) - rows.diverged
+    told = [f"{behind} below .9 like training"] if behind else []
+    told += [f"{rows.diverged} diverged"] if rows.diverged else []
+    return able, f"Left out: {', '.join(told)}." if told else ""
 
 
 def composes(task: str, split: str, width: int) -> Callable[[Results], Evidence]:
@@ -240,9 +244,10 @@ def over_tasks(
                 found.setdefault(seed, []).extend(pair)
         values = np.asarray([np.mean(v) for v in found.values() if v])
         tasks = max((len(v) for v in found.values()), default=0)
-        _, behind = trained(results)
+        both = Results([row for row in results if row.labels["width"] in (small, large)])
+        _, behind = trained(both)
         note = f"Up to {tasks} tasks a seed that both sizes learnt. {behind}".strip()
-        return Evidence.of_values(base.require(values, "Seeds"), note)
+        return Evidence.of_values(base.require(values, "Seeds", note=behind), note)
 
     return measure
 
@@ -278,9 +283,11 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
         for task in grid.tasks:
             finals = results.where(part="final", task=task, width=grid.middle)
             usual = results.where(part="usual", task=task)
+            if not finals:
+                continue  # nothing was trained, for want of its data or of time
             chosen = [row for seed in usual.labels("seed") for row in finals.where(seed=seed)]
-            learnt = [parts.seen(row) for row in chosen or finals]
-            if not learnt or np.mean(learnt) < base.SEEN_FLOOR:
+            learnt = np.mean([parts.seen(row) for row in chosen or finals])
+            if learnt < base.SEEN_FLOOR:
                 behind += 1
             elif finals[0].labels["configuration"] == USUAL:
                 values.append(0.0)  # choosing brought nothing there
@@ -293,7 +300,7 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
             note = f"{note} Left out: {behind} tasks that were not learnt.".strip()
         if values and same == len(values):
             raise NotTested(f"No other configuration was chosen: nothing is compared. {note}")
-        return Evidence.of_values(base.require(np.asarray(values), f"Tasks. {note}"), note)
+        return Evidence.of_values(base.require(np.asarray(values), "Tasks", note=note), note)
 
     return measure
 
@@ -328,6 +335,6 @@ def _by_seed(width: int, number: Callable[[Row], float]) -> Callable[[Results], 
             found = [value for value in found if np.isfinite(value)]
             if found:
                 values.append(float(np.mean(found)))
-        return Evidence.of_values(base.require(np.asarray(values), f"Seeds. {note}"), note)
+        return Evidence.of_values(base.require(np.asarray(values), "Seeds", note=note), note)
 
     return measure
