@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from recombine.lab.api import fit
 from recombine.lab.bundle import import_bundle
 from recombine.lab.run import Request, collect, study_named
 from recombine.lab.store import Store
+from recombine.learners import Supervised
+from recombine.models import MLP
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "record.py"
 
@@ -32,9 +35,16 @@ def test_a_study_is_recorded_once_and_goes_on_from_its_bundle(tmp_path):
     store = Store.open(tmp_path / "elsewhere")
     import_bundle(store, tmp_path / "recorded" / "anatomy-smoke.zip")
     assert collect(Request(study_named("anatomy"), "smoke", {}), store).finished
+    # Of what an earlier form of the study asked for nothing is kept.
+    strange = Store.open(tmp_path / "others" / "anatomy")
+    fit(Supervised(model=MLP(8, 1), training_steps=10, evaluation_every=10), strange.path)
     code, told = record(tmp_path, "anatomy", "--runs", "others")
     assert code == 0 and "imported from recorded" in told, told
     assert "round 0: 0 cells to train" in told
+    again = Store.open(tmp_path / "again")
+    import_bundle(again, tmp_path / "recorded" / "anatomy-smoke.zip")
+    assert all(again.ids(kind) == store.ids(kind) for kind in ("cell", "reading"))
+    assert set(strange.ids("cell")) > set(again.ids("cell"))
 
 
 @pytest.mark.slow

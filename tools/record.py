@@ -34,12 +34,14 @@ from recombine.errors import Interrupted, InvalidRequest, RecombineError
 from recombine.lab import execute, readers, reading
 from recombine.lab.bundle import bundle, import_bundle
 from recombine.lab.device import device, enable_compilation_cache
+from recombine.lab.identity import node_id
 from recombine.lab.leases import Busy
 from recombine.lab.progress import Watch
 from recombine.lab.run import Request, collect, gather_rows, rounds, study_named
 from recombine.lab.session import Session
 from recombine.lab.shards import Stop
 from recombine.lab.store import Store
+from recombine.lab.study import ReadingRequest
 from recombine.report.study import summary_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +50,7 @@ LOOK_SECONDS = 5.0  # between two looks for something to do: each is seconds of 
 TURN_SECONDS = 30.0  # that a reader stays with one study
 SPARE = 20.0  # seconds before the end in which nothing begins
 LARGEST = 15 * 2**20  # bytes of a bundle's file
+KEPT = ("cell", "reading", "round")
 
 
 class Sitting:
@@ -75,19 +78,34 @@ class Sitting:
     def done(self, study: str) -> Path:
         return self.told.runs / f"{study}.done"
 
-    def keep(self, study: str) -> None:
-        """Writes the bundle beside its place and moves it there, so that it is always whole."""
+    def keep(self, study: str, *, last: bool = False) -> None:
+        """Writes the bundle beside its place and moves it there, so that it is always whole.
+
+        The last time without what the study no longer asks for: what it was recorded with before
+        is imported, too.
+        """
         for file in self.told.to.glob(f".{study}-*.zip"):
             file.unlink()
+        store = self.store(study)
         try:
             new = bundle(
-                self.store(study), self.told.to / f".{study}-{self.told.preset}.zip",
-                kinds=("cell", "reading", "round"), max_bytes=LARGEST,
+                store, self.told.to / f".{study}-{self.told.preset}.zip", kinds=KEPT,
+                ids=asked_for(self.request(study), store) if last else None, max_bytes=LARGEST,
             )  # fmt: skip
         except InvalidRequest:
             return  # nothing is there yet
         for file in new:
             file.rename(file.with_name(file.name.removeprefix(".")))
+
+
+def asked_for(request: Request, store: Store) -> set[str]:
+    """What is in a store of all that a study stands on."""
+    asked = set(store.ids("round"))
+    for feasible in rounds(request, store, write=False):
+        for cell in feasible.cells:
+            asked |= {node for _, node in execute.needed_nodes(cell)}
+            asked |= {node_id(ReadingRequest(cell.id, one)) for one in cell.instruments}
+    return asked & {node for kind in KEPT for node in store.ids(kind)}
 
 
 def lane(sitting: Sitting, study: str) -> Iterator[None]:
@@ -125,7 +143,7 @@ def lane(sitting: Sitting, study: str) -> Iterator[None]:
     finally:
         over.set()
         packer.join()
-        sitting.keep(study)
+        sitting.keep(study, last=True)
         sitting.done(study).touch()
         sitting.say(study, "ends")
 
