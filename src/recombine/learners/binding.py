@@ -17,7 +17,7 @@ from recombine.families.objects import SEARCHES, TASKS, Asked, Objects
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Program, StepLearner, Tensors
 from recombine.learners._matching import MOST_MATCHED, counted, decided, found_in, set_loss
-from recombine.learners.optimiser import Trained, descend, start
+from recombine.learners.optimiser import Trained, descend, risen_and_fallen, start
 from recombine.models.binding import ConvNet, Seer, SeerModel
 from recombine.models.layers import FULL
 from recombine.seeds import Seeds, key_at, stream
@@ -124,12 +124,9 @@ class BindingProgram(Program):
             return self.loss(self.seen(model, drawn, noise), drawn)
 
         value, gradient = jax.value_and_grad(loss)(state.model)
-        passed, steps = t.astype(jnp.float32), arrays["steps"].astype(jnp.float32)
-        rising = jnp.minimum(1.0, (passed + 1) / arrays["warmup"])
-        falling = 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(passed / steps, 1.0)))
         state = descend(
-            state, value, gradient, t, rate=arrays["rate"] * rising * falling,
-            decay=arrays["decay"], running=t < arrays["steps"],
+            state, value, gradient, t, rate=risen_and_fallen(arrays, t), decay=arrays["decay"],
+            running=t < arrays["steps"],
         )  # fmt: skip
         return state, {"loss": value}
 

@@ -18,7 +18,7 @@ from recombine.families.listops import ListOps
 from recombine.instruments.subject import Subject
 from recombine.lab.identity import node_id
 from recombine.learners._learner import Arrays, Material, Program, StepLearner, Tensors
-from recombine.learners.optimiser import Trained, descend, start
+from recombine.learners.optimiser import Trained, descend, risen_and_fallen, start
 from recombine.learners.packing import MOST_ITEMS, CorpusMaterial, Encoded, Packed, decode, pack
 from recombine.models.sequence import Rows, SequenceModel, SequenceNetwork
 from recombine.seeds import Seeds, host_seed, key_at, stream
@@ -103,12 +103,9 @@ class NextTokenProgram(Program):
             return jnp.sum(surprise * drawn.asked) / jnp.maximum(jnp.sum(drawn.asked), 1)
 
         value, gradient = jax.value_and_grad(loss)(state.model)
-        passed, steps = t.astype(jnp.float32), arrays["steps"].astype(jnp.float32)
-        rising = jnp.minimum(1.0, (passed + 1) / arrays["warmup"])
-        falling = 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(passed / steps, 1.0)))
         state = descend(
-            state, value, gradient, t, rate=arrays["rate"] * rising * falling,
-            decay=arrays["decay"], running=t < arrays["steps"],
+            state, value, gradient, t, rate=risen_and_fallen(arrays, t), decay=arrays["decay"],
+            running=t < arrays["steps"],
         )  # fmt: skip
         return state, {"loss": value}
 

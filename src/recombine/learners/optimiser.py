@@ -25,6 +25,17 @@ def start(model: Any) -> Trained:
     return Trained(model, ADAM.init(model), jnp.int32(NEVER))
 
 
+def risen(arrays: dict[str, Any], t: Int[Array, ""]) -> Float[Array, ""]:
+    """The learning rate, reached in equal steps over `warmup`."""
+    return arrays["rate"] * jnp.minimum(1.0, (t.astype(jnp.float32) + 1) / arrays["warmup"])
+
+
+def risen_and_fallen(arrays: dict[str, Any], t: Int[Array, ""]) -> Float[Array, ""]:
+    """The same, on its way to zero after all `steps` along half a cosine."""
+    passed = jnp.minimum(t.astype(jnp.float32) / arrays["steps"].astype(jnp.float32), 1.0)
+    return risen(arrays, t) * (0.5 * (1 + jnp.cos(jnp.pi * passed)))
+
+
 def descend(
     state: Trained,
     loss: Float[Array, ""],

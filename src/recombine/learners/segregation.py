@@ -16,7 +16,7 @@ from recombine.errors import InvalidRequest
 from recombine.families.objects import Pictured, Tetrominoes, foreground_ari
 from recombine.instruments.subject import Subject
 from recombine.learners._learner import Arrays, Program, StepLearner, Tensors
-from recombine.learners.optimiser import Trained, descend, start
+from recombine.learners.optimiser import Trained, descend, risen, start
 from recombine.models.slots import Autoencoder, AutoencoderModel, Redrawn, SlotAutoencoder
 from recombine.seeds import Seeds, key_at, stream
 from recombine.trees import named
@@ -57,11 +57,9 @@ class SegregationProgram(Program):
             return jnp.mean((self.redraw(model, drawn, noise).image - drawn) ** 2)
 
         value, gradient = jax.value_and_grad(loss)(state.model)
-        passed = t.astype(jnp.float32)
-        rising = jnp.minimum(1.0, (passed + 1) / arrays["warmup"])
-        falling = 0.5 ** (passed / arrays["halved"])
+        falling = 0.5 ** (t.astype(jnp.float32) / arrays["halved"])
         state = descend(
-            state, value, gradient, t, rate=arrays["rate"] * rising * falling,
+            state, value, gradient, t, rate=risen(arrays, t) * falling,
             decay=jnp.float32(0), running=t < arrays["steps"],
         )  # fmt: skip
         return state, {"loss": value}
