@@ -98,7 +98,8 @@ def rows(
 
 
 PARTED = {"planted": -0.7, "mixed": -0.1, "scratch": -0.2, "rotated": -0.1, "decayed": -0.3,
-          "dose 0.0625": -0.25, "dose 0.25": -0.35, "dose 1": -0.5}  # fmt: skip
+          "decayed-rotated": -0.1, "dose 0.0625": -0.25, "dose 0.25": -0.35,
+          "dose 1": -0.5}  # fmt: skip
 
 
 def judged(results: Results) -> dict[str, Judgement]:
@@ -171,6 +172,10 @@ def test_parts_no_clearer_than_in_rotated_weights_are_not_called_a_rules_own():
     assert found["control: mixed weights show less"].verdict == "supported"
     assert found["fields: more than the rotated twin"].verdict == "inconclusive"
     assert "none belongs to a rule: -0.48" in found["fields: ablation is selective"].note
+    decayed = judged(rows({**PARTED, "decayed": -0.48, "decayed-rotated": -0.48}))
+    assert decayed["fields: also with decay"].verdict == "supported"
+    assert decayed["fields: with decay more than the rotated twin"].verdict == "inconclusive"
+    assert "none belongs to a rule: -0.48" in decayed["fields: also with decay"].note
     study = SubnetworksStudy()
     assert "not specific here" in study.conclusion(list(found.values()))
     assert "not specific here" not in study.conclusion(list(judged(rows(PARTED)).values()))

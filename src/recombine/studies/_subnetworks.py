@@ -21,7 +21,8 @@ SMALLEST = 1e-6  # error that is told from none
 NAMES = {"planted": "planted halves", "mixed": "planted, rotated weights",
          "untrained": "never trained", "scratch": "from scratch",
          "rotated": "from scratch, rotated weights",
-         "decayed": "from scratch, with decay"}  # fmt: skip
+         "decayed": "from scratch, with decay",
+         "decayed-rotated": "from scratch, with decay, rotated weights"}  # fmt: skip
 Number = Callable[[Row], float]
 Network = tuple[str, int]  # task and seed
 
@@ -259,7 +260,7 @@ Speaks = Callable[[Sequence[Row], str, str], str]
 
 def _beside_rotated(results: Results, condition: str, kind: str) -> list[str]:
     """What rotated weights, of which none belongs to a part, give by the same measure."""
-    twin = {"scratch": "rotated", PLANTED: "mixed"}.get(condition)
+    twin = {"scratch": "rotated", PLANTED: "mixed", "decayed": "decayed-rotated"}.get(condition)
     rows, _ = usable(results, twin, kind=kind) if twin else ([], "")
     if not rows:
         return []

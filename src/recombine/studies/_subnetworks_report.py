@@ -62,7 +62,7 @@ def sections(grid: Any, results: Results) -> list[Section]:
 
 def _conditions(results: Results, task: str) -> list[str]:
     there = results.where(task=task).labels("condition")
-    order = ["planted", "mixed", "untrained", "scratch", "rotated", "decayed"]
+    order = ["planted", "mixed", "untrained", "scratch", "rotated", "decayed", "decayed-rotated"]
     doses = sorted((c for c in there if c.startswith("dose")), key=dose_of)
     return [c for c in order if c in there] + doses
 

@@ -50,7 +50,8 @@ FAMILIES: dict[str, OddFamily] = {
 }
 
 
-CONTROLS = ("planted", "mixed", "rotated", "untrained", "decayed")
+USUAL = ("planted", "mixed", "rotated", "untrained", "decayed")
+CONTROLS = (*USUAL, "decayed-rotated")
 HIDDEN = "control: mixed weights hide them"
 APART = 10_000  # seeds of one task and those of the next
 OTHER_TEACHER = 500_000  # seeds of those that students are pretrained on
@@ -122,7 +123,7 @@ class SubnetworksStudy(Study):
             tasks=tuple(FAMILIES),
             picture_width=16, word_width=64, steps=4_000, batch=64, rate=1e-3,
             pretraining=4_000, dose=(1 / 16, 1 / 4, 1.0),
-            controls=CONTROLS, mask_steps=1_000,
+            controls=USUAL, mask_steps=1_000,
             width=(64, 128, 256), masked_modules=4, training="standard",
         ),
         "paper": Grid(
@@ -267,10 +268,10 @@ def odd_network(grid: Grid, task: str, condition: str, seed: int) -> Learner:
         pretraining = Pretraining(
             family, model, seeds, steps, grid.batch, grid.rate, evaluation_every=steps
         )
-    network = (RotatedOdd if condition == "rotated" else OddOneOut)(
+    network = (RotatedOdd if condition.endswith("rotated") else OddOneOut)(
         family, model, seeds, grid.steps, grid.batch, grid.rate,
         evaluation_every=max(10, grid.steps // 4), pretraining=pretraining,
-        decay=PlantedOdd.decay if condition == "decayed" else 0.0,
+        decay=PlantedOdd.decay if condition.startswith("decayed") else 0.0,
     )  # fmt: skip
     return AsDrawn(network) if condition == "untrained" else network
 
@@ -349,6 +350,13 @@ def odd_claims(grid: Grid, kind: str) -> list[Claim]:
             f"{kind}: also with decay",
             f"For '{kind}' learnt with the decay that the planted halves have, the difference is "
             "at most -.14", parts.mean("decayed", kind, parts.ablation), at_most=-0.14,
+        ))  # fmt: skip
+    if "decayed-rotated" in grid.controls and kind == "fields":
+        found.append(Claim(
+            f"{kind}: with decay more than the rotated twin",
+            f"For '{kind}' learnt with decay the difference is below that over networks learnt "
+            "alike and written in rotated weights, of which none belongs to a rule",
+            parts.difference(kind, "decayed", "decayed-rotated", parts.ablation), below=0.0,
         ))  # fmt: skip
     if "untrained" in grid.controls:
         found.append(Claim(
