@@ -480,6 +480,8 @@ BAD = {
     "run data-scaling --preset smoke --set training=fast": "unknown training 'fast'",
     "run coverage --preset smoke --set rule=poplar": "did you mean 'popular'",
     "run model-scaling --preset smoke --set encoding=identty": "did you mean 'identity'",
+    # Also where nothing of this grid is learnt so.
+    "run binding --preset smoke --set search_supervision=pair": "did you mean 'pairs'",
     "coverage --rule radnom": "did you mean 'random'",
     "coverage --modules 3 --active 5": "use active=3 or less",
     "rum data-scaling": "did you mean run?",

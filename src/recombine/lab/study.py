@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -295,6 +295,9 @@ def with_settings(grid: Any, settings: Mapping[str, str]) -> Any:
         if example == ():  # no value says of what type its values would be
             example = (get_args(get_type_hints(type(grid))[name])[0](),)
         changed[name] = parse_value(name, str(text), example)
+        hint = get_type_hints(type(grid))[name]
+        if get_origin(hint) is Literal and changed[name] not in get_args(hint):
+            raise unknown(name, changed[name], get_args(hint))
     return dataclasses.replace(grid, **changed)
 
 
