@@ -265,3 +265,16 @@ def test_what_fails_while_reading_ahead_is_read_afterwards(tmp_path, in_turn):
     rows, missing, failed = run.gather_rows(session.store, CELLS)
     assert missing == 0 and not failed
     assert {row.cell: row.readings["generalization"].document() for row in rows} == in_turn
+
+
+def test_training_may_end_while_the_first_of_a_kind_still_waits(tmp_path):
+    session, goes_on = Session(Store.open(tmp_path)), threading.Event()
+    execute.train(session, "test", {cell.id: cell.learner for cell in CELLS})
+    others = [replace(cell, instruments=(Generalization(draws=3),)) for cell in CELLS]
+    ahead = reading.ReadingAhead(session, [*CELLS, *others], lambda _: goes_on.wait(), 1)
+    ahead()  # one takes the first of one kind, and that of the other kind waits, with all of it
+    ending = threading.Thread(target=ahead.close, daemon=True)
+    ending.start()
+    ending.join(30)
+    goes_on.set()
+    assert not ending.is_alive()
