@@ -14,7 +14,7 @@ import pytest
 from recombine.children.talk import Talk
 from recombine.errors import Interrupted, InvalidRequest
 from recombine.families import Functions, Hyperteacher
-from recombine.instruments import Generalization
+from recombine.instruments import ExactMatch, Generalization
 from recombine.lab import execute, making, readers, reading, run
 from recombine.lab.device import versions
 from recombine.lab.execute import Session
@@ -168,8 +168,8 @@ def in_turn(tmp_path_factory) -> dict[str, dict]:
     return readings(tmp_path_factory.mktemp("in_turn"))
 
 
-def readings(folder) -> dict[str, dict]:
-    session = Session(Store.open(folder))
+def readings(folder, watch: Watch | None = None) -> dict[str, dict]:
+    session = Session(Store.open(folder), watch=watch or Watch(quiet=True))
     asked = {cell.id: cell.learner for cell in CELLS}
     run.train_and_read(session, "test", asked, CELLS)
     rows, missing, failed = run.gather_rows(session.store, CELLS)
@@ -231,7 +231,62 @@ def test_a_reading_that_fails_elsewhere_says_why(tmp_path, taken_here, capsys):
     _, missing, ((name, why),) = run.gather_rows(session.store, cells)
     assert missing == 1 and name.startswith("reading") and why
     assert f"failed: {why[:200]}" in capsys.readouterr().err
+    assert set(taken_here) == {cells[0].id}  # what fails elsewhere might have succeeded here
+
+
+def test_a_reading_that_cannot_apply_is_not_tried_again_here(tmp_path, taken_here, capsys):
+    cells = [replace(CELLS[0], instruments=(ExactMatch(),))]
+    session = Session(Store.open(tmp_path), watch=Watch())
+    run.train_and_read(session, "test", {cells[0].id: cells[0].learner}, cells)
+    rows, missing, ((_, why),) = run.gather_rows(session.store, cells)
+    assert len(rows) == 1 and missing == 0
+    assert f"failed: {why[:200]}" in capsys.readouterr().err
     assert not taken_here
+
+
+def test_processes_that_find_another_device_do_not_read(
+    tmp_path, monkeypatch, taken_here, in_turn, capsys
+):
+    here = readers.fingerprint()
+    monkeypatch.setattr(readers, "fingerprint", lambda: {**here, "platform": "gpu"})
+    begun, start = [], Talk._start
+    monkeypatch.setattr(Talk, "_start", lambda talk: begun.append(talk) or start(talk))
+    assert readings(tmp_path, Watch()) == in_turn
+    assert set(taken_here) == {cell.id for cell in CELLS}
+    assert capsys.readouterr().err.count("platform is cpu, not gpu") == 1
+    assert len(begun) <= readers.enough()  # and none is begun again for every reading
+
+
+def test_a_reading_that_never_ends_is_ended(tmp_path, monkeypatch):
+    hangs = "import sys, time; sys.stdin.readline(); print('{}', flush=True); time.sleep(3600)"
+    monkeypatch.setattr(readers, "LONGEST", 0.1)
+    monkeypatch.setattr(
+        readers, "python_child", lambda serves, variables: Talk([sys.executable, "-c", hangs])
+    )
+    session = Session(Store.open(tmp_path))
+    execute.train(session, "test", {CELLS[0].id: CELLS[0].learner})
+    with readers.Readers(session, 1) as asked:
+        reading.read(session, CELLS[:1], asked, 1)
+    _, missing, ((_, why),) = run.gather_rows(session.store, CELLS[:1])
+    assert missing == 1 and "no answer within 0.1 s" in why
+
+
+def test_no_thread_reads_on_here_where_training_ended_with_an_error(
+    tmp_path, monkeypatch, taken_here
+):
+    def broken(session, name, learners, *, with_weights, finished):
+        original(session, name, learners, with_weights=with_weights)
+        finished()
+        raise OSError("the plan cannot be written")
+
+    original = execute.train
+    monkeypatch.setattr(execute, "train", broken)
+    with pytest.raises(OSError, match="plan"):
+        readings(tmp_path)
+    for thread in threading.enumerate():
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join(60)
+    assert not Store.open(tmp_path).ids("reading") and not taken_here
 
 
 def test_who_is_asked_to_stop_does_not_wait_for_a_reading(tmp_path, monkeypatch):
@@ -265,3 +320,20 @@ def test_what_fails_while_reading_ahead_is_read_afterwards(tmp_path, in_turn):
     rows, missing, failed = run.gather_rows(session.store, CELLS)
     assert missing == 0 and not failed
     assert {row.cell: row.readings["generalization"].document() for row in rows} == in_turn
+
+
+def test_training_may_end_while_the_first_of_a_kind_still_waits(tmp_path):
+    session, goes_on = Session(Store.open(tmp_path)), threading.Event()
+    execute.train(session, "test", {cell.id: cell.learner for cell in CELLS})
+    others = [replace(cell, instruments=(Generalization(draws=3),)) for cell in CELLS]
+
+    def held_up(_: reading.Wanted) -> None:
+        goes_on.wait()
+
+    ahead = reading.ReadingAhead(session, [*CELLS, *others], held_up, 1)
+    ahead()  # one takes the first of one kind, and that of the other kind waits, with all of it
+    ending = threading.Thread(target=ahead.close, daemon=True)
+    ending.start()
+    ending.join(30)
+    goes_on.set()
+    assert not ending.is_alive()

@@ -132,8 +132,9 @@ class Talk:
 
     def close(self) -> None:
         """Ends the program, if it runs."""
-        if self._end is not None:
-            self._end()
+        end = self._end  # another thread may end it too
+        if end is not None:
+            end()
         self._process = self._end = None
 
     def __enter__(self) -> Talk:

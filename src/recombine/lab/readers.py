@@ -11,16 +11,18 @@ import os
 import queue
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from recombine.children.serving import serve
-from recombine.children.talk import Talk, python_child
-from recombine.errors import RecombineError
-from recombine.lab.device import device, enable_compilation_cache
+from recombine.children.talk import Talk, TalkFailed, python_child
+from recombine.errors import InvalidRequest, RecombineError
+from recombine.lab.device import device, enable_compilation_cache, fingerprint
 from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.leases import Busy
 from recombine.lab.reading import Wanted, take
-from recombine.lab.session import Session
+from recombine.lab.session import Session, hopeless, record_failure
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
 
@@ -31,7 +33,8 @@ LONGEST = 3600.0  # seconds of one reading: who takes longer is ended
 class Readers:
     """Some processes, each asked for one reading at a time.
 
-    What they cannot read, such as a cell of a class that only this process knows, is read here.
+    What they cannot read is read here, or fails here: a cell of a class that only this process
+    knows, or one for which an accelerator that this process uses has no memory left.
     """
 
     def __init__(self, session: Session, count: int):
@@ -41,15 +44,17 @@ class Readers:
         self._idle: queue.SimpleQueue[Talk] = queue.SimpleQueue()
         for talk in self._talks:
             self._idle.put(talk)
+        self._unfit = False  # where they cannot read at all, they are not asked again
 
     def __call__(self, wanted: Wanted) -> None:
         """Has a process take a reading; waits for one that is idle, and for the reading."""
-        self.session.check()
         talk = self._idle.get()
         try:
-            told = self._ask(talk, wanted)
+            self.session.check()
+            told = self._ask(talk, wanted) if self._fit(talk) else {}
         except RecombineError:
-            told = {}  # it died or hung, and another is started with the next question
+            self.session.check()
+            told = {}  # it died, and another is started with the next question
         finally:
             self._idle.put(talk)
         if "busy" in told:
@@ -59,25 +64,46 @@ class Readers:
         elif "taken" not in told:
             take(self.session, wanted.cell, wanted.request)
 
+    def _fit(self, talk: Talk) -> bool:
+        """Whether a process reads as this one would; starts it."""
+        if not self._unfit and not talk.running:
+            first = {"path": sys.path, "place": str(self.session.store.path), "as": fingerprint()}
+            try:
+                hello = talk.ask(first, STARTS, lambda: self.session.stop.wanted)
+            except RecombineError as error:
+                self.session.check()
+                hello = {"failed": str(error)}
+            if "failed" in hello and not self._unfit:
+                self._unfit = True
+                self.session.watch.say(f"no process reads beside this one: {hello['failed'][:300]}")
+        return not self._unfit
+
     def _ask(self, talk: Talk, wanted: Wanted) -> Mapping[str, Any]:
-        stop = self.session.stop
-        if not talk.running:
-            first = {"path": sys.path, "place": str(self.session.store.path)}
-            talk.ask(first, STARTS, lambda: stop.wanted)
         learner, instrument = wanted.cell.learner, wanted.request.instrument
         asked = {"name": wanted.name, "learner": canonical(learner),
                  "instrument": canonical(instrument)}  # fmt: skip
-        return talk.ask(asked, LONGEST, lambda: stop.wanted)
+        try:
+            return talk.ask(asked, LONGEST, lambda: self.session.stop.wanted)
+        except TalkFailed as error:
+            self.session.check()
+            if error.kind != "hung":
+                raise
+            # Here nothing could end it.
+            record_failure(self.session, "reading", wanted.name, wanted.name, error)
+            return {"taken": wanted.name}
 
     def close(self) -> None:
         """Ends them all; a reading that was being taken will be taken another time."""
-        for talk in self._talks:
-            talk.close()
+        with ThreadPoolExecutor(self.count) as pool:  # each takes a moment to leave an accelerator
+            for talk in self._talks:
+                pool.submit(talk.close)
 
     def __enter__(self) -> Readers:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.session.stop.given_up = True  # or threads would read on here
         self.close()
 
 
@@ -107,10 +133,16 @@ def serve_readings() -> NoReturn:
     serve(_begin, _respond)
 
 
-def _begin(request: dict[str, Any]) -> tuple[Session, str]:
-    os.nice(10)
+def _begin(request: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
+    with suppress(OSError):  # some containers forbid it
+        os.nice(10)
     enable_compilation_cache()
-    return Session(Store.open(request["place"])), "ready"
+    # An accelerator that lets in no second process leaves jax the CPU, without an error.
+    here, there = fingerprint(), request["as"]
+    if unlike := [f"{what} is {here.get(what)}, not {there[what]}"
+                  for what in there if here.get(what) != there[what]]:  # fmt: skip
+        raise InvalidRequest(", ".join(unlike))
+    return Session(Store.open(request["place"], create=False)), {}
 
 
 def _respond(session: Session, asked: dict[str, Any]) -> str:
@@ -125,5 +157,8 @@ def _respond(session: Session, asked: dict[str, Any]) -> str:
         return json.dumps({"busy": [error.name, error.holder]})
     except Exception as error:
         return json.dumps({"left": str(error)})
-    failure = None if store.has("reading", name) else store.failure("reading", name)
-    return json.dumps({"taken": name} if failure is None else {"failed": failure["reason"]})
+    if store.has("reading", name):
+        return json.dumps({"taken": name})
+    # What another try may change may succeed in the process that asks.
+    reason = (store.failure("reading", name) or {}).get("reason", "it was not taken")
+    return json.dumps({"failed" if hopeless(store, "reading", name) else "left": reason})

@@ -88,6 +88,7 @@ class ReadingAhead:
         self._lock = threading.Lock()
         self._begun: set[str] = set()
         self._known: dict[Kind, Future[None]] = {}
+        self._over = False
 
     def __call__(self) -> None:
         """To be called when cells were finished: begins what can be read now."""
@@ -104,8 +105,11 @@ class ReadingAhead:
                     first.add_done_callback(lambda _, wanted=wanted: self._submit(wanted))
 
     def _submit(self, wanted: Wanted) -> None:
-        with suppress(RuntimeError):  # training has ended: `read` takes it
-            self._pool.submit(self._try, wanted)
+        # After the end of training `read` takes it. Where that end cancels the first of a kind,
+        # the pool is locked by the very thread that is here, and must not be asked.
+        with suppress(RuntimeError):
+            if not self._over:
+                self._pool.submit(self._try, wanted)
 
     def _try(self, wanted: Wanted) -> None:
         # Whatever goes wrong: `read` tries again, where it is told.
@@ -115,6 +119,7 @@ class ReadingAhead:
 
     def close(self) -> None:
         """Leaves what has not begun to `read`, which waits for what has."""
+        self._over = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
