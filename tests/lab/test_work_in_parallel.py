@@ -254,7 +254,7 @@ def test_processes_that_find_another_device_do_not_read(
     assert readings(tmp_path, Watch()) == in_turn
     assert set(taken_here) == {cell.id for cell in CELLS}
     assert capsys.readouterr().err.count("platform is cpu, not gpu") == 1
-    assert len(begun) <= readers.enough()  # and none is begun again for every reading
+    assert len(begun) <= readers.at_most()  # and none is begun again for every reading
 
 
 def test_a_reading_that_never_ends_is_ended(tmp_path, monkeypatch):

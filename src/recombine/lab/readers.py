@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from recombine.children.serving import serve
 from recombine.children.talk import Talk, TalkFailed, python_child
 from recombine.errors import InvalidRequest, RecombineError
-from recombine.lab.device import device, enable_compilation_cache, fingerprint
+from recombine.lab.device import device, device_memory, enable_compilation_cache, fingerprint
 from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.leases import Busy
 from recombine.lab.reading import Wanted, take
@@ -27,6 +27,7 @@ from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
 
 STARTS = 300.0  # seconds, with everything else that the machine does meanwhile
+READS_IN = 4 * 2**30  # bytes, generously
 LONGEST = 3600.0  # seconds of one reading: who takes longer is ended
 
 
@@ -41,7 +42,8 @@ class Readers:
         self.session, self.count = session, count
         self._talks = [python_child(f"{__name__}:serve_readings", variables=around())
                        for _ in range(count)]  # fmt: skip
-        self._idle: queue.SimpleQueue[Talk] = queue.SimpleQueue()
+        # The last to be idle is asked first: no more are started than are needed at once.
+        self._idle: queue.LifoQueue[Talk] = queue.LifoQueue()
         for talk in self._talks:
             self._idle.put(talk)
         self._unfit = False  # where they cannot read at all, they are not asked again
@@ -107,9 +109,16 @@ class Readers:
         self.close()
 
 
-def enough() -> int:
-    """Who trains comes first, and compiles on many cores."""
+def beside_training() -> int:
+    """How many read while others train, who come first, and compile on many cores."""
     return max(1, min(6, device().cores // 3))
+
+
+def at_most() -> int:
+    """How many read after training; each has its own share of an accelerator's memory."""
+    memory = device_memory()
+    room = 8 if memory is None else memory // READS_IN
+    return max(1, min(8, device().cores, room))
 
 
 def around() -> dict[str, str]:

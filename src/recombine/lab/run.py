@@ -18,7 +18,7 @@ from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.judge import Judgement, judge
 from recombine.lab.layout import Devices
 from recombine.lab.plan import part
-from recombine.lab.readers import Readers, enough
+from recombine.lab.readers import Readers, at_most, beside_training
 from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest, Results, Row, Study
 from recombine.learners._learner import Learner
@@ -99,8 +99,8 @@ def train_and_read(
         execute.train(session, name, learners, with_weights=True)
         reading.read(session, cells)
         return
-    with Readers(session, enough()) as readers:
-        ahead = reading.ReadingAhead(session, cells, readers, readers.count)
+    with Readers(session, at_most()) as readers:
+        ahead = reading.ReadingAhead(session, cells, readers, beside_training())
         try:
             execute.train(session, name, learners, with_weights=True, finished=ahead)
         finally:
