@@ -278,7 +278,7 @@ def over_rules(
     def measure(results: Results) -> Evidence:
         rows, note = usable(results, condition, kind=kind)
         values = [combine(rules) for rules in by_rule(rows, number).values()]
-        base.require(np.asarray(values), f"Networks. {note}")
+        base.require(np.asarray(values), "Networks", note=note)
         say = left if condition == PLANTED else speaks
         notes = [say(rows, condition, note)]
         return Evidence.of_values(
@@ -296,7 +296,7 @@ def mean(
     def measure(results: Results) -> Evidence:
         rows, note = usable(results, condition, kind=kind, **labels)
         values = np.asarray(list(by_network(rows, number).values()))
-        base.require(values, f"Networks. {note}")
+        base.require(values, "Networks", note=note)
         notes = [can_speak(rows, condition, note)]
         if number is ablation:
             notes += _beside_rotated(results, condition, kind)
@@ -319,7 +319,7 @@ def than_complement(condition: str, kind: str) -> Callable[[Results], Evidence]:
             )
             note = _joined([note, fewer])
         values = np.asarray(list(by_network(rows, beyond_complement).values()))
-        base.require(values, f"Networks. {note}")
+        base.require(values, "Networks", note=note)
         own, other = (
             overall(rows, lambda row, w=which: row.value("subnetworks", f"ablation_{w}",
                                                          "complement"))
@@ -424,7 +424,7 @@ def by_dose(
                 found.setdefault(seed, []).append((dose_of(condition), value))
         whole = [np.asarray(pairs) for pairs in found.values() if len(pairs) > 2]
         values = [_rank_correlation(*pairs.T) for pairs in whole]
-        base.require(np.asarray(values), f"Networks. {_joined(notes)}")
+        base.require(np.asarray(values), "Networks", note=_joined(notes))
         return Evidence.of_values(values, _joined([speaks(*kind) for kind in kinds]))
 
     return measure

@@ -207,7 +207,7 @@ def known_helps(grid: Grid, task: str) -> Callable[[Results], Evidence]:
             if known[1] or fresh[1]:  # where neither gets there, nothing is compared
                 values.append(fresh[0] - known[0])
         values = np.asarray([value for value in values if np.isfinite(value)])
-        return Evidence.of_values(base.require(values, f"Networks. {note}"), note)
+        return Evidence.of_values(base.require(values, "Networks", note=note), note)
 
     return measure
 
@@ -219,7 +219,7 @@ def more_than(task: str) -> Callable[[Results], Evidence]:
             row.value("symmetry", "concordance")
             - row.value("symmetry", "concordance", "untrained") for row in rows
         ])  # fmt: skip
-        return Evidence.of_values(base.require(values, f"Networks. {note}"), note)
+        return Evidence.of_values(base.require(values, "Networks", note=note), note)
 
     return measure
 
