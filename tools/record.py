@@ -78,11 +78,12 @@ class Sitting:
     def done(self, study: str) -> Path:
         return self.told.runs / f"{study}.done"
 
-    def keep(self, study: str, *, last: bool = False) -> None:
+    def keep(self, study: str, *, whole: bool = False) -> None:
         """Writes the bundle beside its place and moves it there, so that it is always whole.
 
-        The last time without what the study no longer asks for: what it was recorded with before
-        is imported, too.
+        Of a whole study without what it no longer asks for: what it was recorded with before is
+        imported, too. Of any other all is kept: a round that is not reached yet, or for want of
+        data, may ask for it.
         """
         for file in self.told.to.glob(f".{study}-*.zip"):
             file.unlink()
@@ -90,7 +91,7 @@ class Sitting:
         try:
             new = bundle(
                 store, self.told.to / f".{study}-{self.told.preset}.zip", kinds=KEPT,
-                ids=asked_for(self.request(study), store) if last else None, max_bytes=LARGEST,
+                ids=asked_for(self.request(study), store) if whole else None, max_bytes=LARGEST,
             )  # fmt: skip
         except InvalidRequest:
             return  # nothing is there yet
@@ -122,7 +123,7 @@ def lane(sitting: Sitting, study: str) -> Iterator[None]:
 
     packer = threading.Thread(target=packing, daemon=True)
     packer.start()
-    session = sitting.session(store)
+    session, whole = sitting.session(store), False
     try:
         for number, feasible in enumerate(rounds(request, store, write=True)):
             learners = execute.needed_cells(feasible.cells, store)
@@ -136,6 +137,7 @@ def lane(sitting: Sitting, study: str) -> Iterator[None]:
                 yield
         found = collect(request, store)
         sitting.say(study, f"missing {found.missing}, failed {len(found.failed)}")
+        whole = found.finished and not found.infeasible
         if found.finished:
             sitting.say(study, summary_of(found)["verdict"])
     except Interrupted as why:
@@ -143,7 +145,7 @@ def lane(sitting: Sitting, study: str) -> Iterator[None]:
     finally:
         over.set()
         packer.join()
-        sitting.keep(study, last=True)
+        sitting.keep(study, whole=whole)
         sitting.done(study).touch()
         sitting.say(study, "ends")
 
