@@ -554,3 +554,20 @@ def test_tasks_with_steps_can_be_typed_though_a_comma_parts_values():
     assert [c.name for c in study.claims(whole)] == [c.name for c in study.claims(typed.grid)]
     with pytest.raises(InvalidRequest, match=r"unknown task 'steps'.*subsequence-steps"):
         Request(study, "smoke", {"tasks": "subsequence, steps"}).cells()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_rows_have_room_for_every_item_and_steps_for_as_many_tokens(task):
+    grid = STUDY.grid("standard")
+    [learner, *_] = (c.learner for c in STUDY.cells(grid) if c.labels["task"] == task)
+    made = learner.family.corpus(0)
+    count = len if learner.family.tokens == "character" else lambda text: len(text.split())
+    told = [count(i.source) + count(i.target) + 2 for split in made.splits for i in made[split]]
+    assert max(told) <= learner.row
+    assert 2 * np.mean([count(i.source) + count(i.target) + 2 for i in made["train"]]) < learner.row
+    assert learner.row * learner.batch == grid.tokens
+
+
+def test_a_step_of_fewer_tokens_than_a_row_is_refused():
+    with pytest.raises(InvalidRequest, match=r"tokens=10: .* at least 80"):
+        STUDY.cells(dataclasses.replace(GRID, tokens=10))

@@ -18,6 +18,7 @@ from functools import partial
 from itertools import product
 from typing import ClassVar, Literal
 
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest, unknown
 from recombine.families.multiplication import Multiplication
 from recombine.families.subsequence import Subsequence
@@ -47,6 +48,8 @@ from recombine.studies._subgraphs_sections import sections
 PRODUCTS, PRODUCTS_STEPS = "multiplication", "multiplication, steps"
 LISTS, LISTS_STEPS = "subsequence", "subsequence, steps"
 TASKS = (PRODUCTS, PRODUCTS_STEPS, LISTS, LISTS_STEPS)
+# Rows hold two items at least; what attention looks at grows with their length.
+ROOM = {PRODUCTS: 64, PRODUCTS_STEPS: 256, LISTS: 64, LISTS_STEPS: 128}
 TYPED = {task.replace(", ", "-"): task for task in TASKS}  # a comma parts values that are typed
 TRAINED_SHARE = 0.8  # of all pairs of the trained sizes, at most
 Half = Literal[0, 1, 2]
@@ -75,8 +78,8 @@ class Grid(Seeded):
     head: int = 16
     steps: int = 460
     rate: float = 3e-3
-    batch: int = 16
-    row: int = 80
+    tokens: int = 1_280  # of a training step
+    row: int = 80  # tokens of a row; 0 for what each task needs
     rows: int = 2**13
     tested: int = 300
     items: int = 100
@@ -120,7 +123,7 @@ class SubgraphsStudy(Study):
     )
     presets: ClassVar = {
         "smoke": Grid(tasks=(PRODUCTS, LISTS_STEPS), products=400, length=3, reach=3, longer=1,
-                      share=(0.3,), odds=4, width=(16,), depth=1, head=8, steps=20, batch=4,
+                      share=(0.3,), odds=4, width=(16,), depth=1, head=8, steps=20, tokens=320,
                       rows=2**9, tested=40, items=10, evaluations=2, seeds=2),
         "quick": Grid(),
         "standard": Grid(
@@ -129,15 +132,15 @@ class SubgraphsStudy(Study):
             steps_beyond=("4x1", "4x2", "3x3"), products=60_000, length=5, longer=3,
             share=(0.02, 0.05, 0.2),
             odds=50, positions="rotary", width=(32, 128), depth=4, steps=6_000, rate=1e-3,
-            row=256, rows=2**15, tested=2_000, items=200, evaluations=12,
+            tokens=4_096, row=0, rows=2**15, tested=2_000, items=200, evaluations=12,
         ),
         "paper": Grid(
             tasks=TASKS, answer_sizes=("1x1", "2x1", "2x2", "3x1", "3x2", "3x3", "4x1", "4x2"),
             steps_sizes=("1x1", "2x1", "2x2", "3x1", "3x2", "3x3"), answer_beyond=("4x3", "4x4"),
             steps_beyond=("4x1", "4x2"), products=1_400_000, length=5, longer=5,
             share=(0.05, 0.1, 0.5),
-            width=(128, 384, 768), depth=6, head=64, steps=100_000, rate=3e-4, batch=64, row=512,
-            rows=2**19, tested=2_000, items=500, evaluations=50,
+            width=(128, 384, 768), depth=6, head=64, steps=100_000, rate=3e-4, tokens=2**15,
+            row=512, rows=2**19, tested=2_000, items=500, evaluations=50,
         ),
     }  # fmt: skip
 
@@ -179,11 +182,13 @@ class SubgraphsStudy(Study):
 
 def cell(grid: Grid, task: str, width: int, favours: Half, seed: int, share: float) -> Cell:
     """A network on a task; arms of one seed share everything but the favoured half."""
+    row = grid.row or ROOM[task]
+    at_least(grid, tokens=row)
     learner = NextToken(
         family=family(grid, task, favours, share),
         model=model_named(grid.positions, width, grid.depth, grid.head), seeds=Seeds.all(seed),
-        training_steps=grid.steps, batch=grid.batch, learning_rate=grid.rate,
-        warmup=max(10, grid.steps // 20), row=grid.row, rows=grid.rows, vocabulary=32,
+        training_steps=grid.steps, batch=grid.tokens // row, learning_rate=grid.rate,
+        warmup=max(10, grid.steps // 20), row=row, rows=grid.rows, vocabulary=32,
         evaluation_every=max(10, grid.steps // grid.evaluations // 10 * 10),
     )  # fmt: skip
     labels = {"task": task, "width": width, "share": share, "favours": favours, "odds": grid.odds,
