@@ -265,3 +265,38 @@ def test_a_width_that_cannot_be_is_refused_before_pilots_train(width):
     study = Sequences()
     with pytest.raises(InvalidRequest, match=r"0: expected at least 1|multiple of 12, got 50"):
         study.cells(study.grid("smoke", {"width": width}))
+
+
+def test_a_task_far_from_learnt_on_pilot_seeds_is_trained_no_further():
+    def hopeless(labels):
+        return {**world(labels), "seen": 0.4 if labels["task"] == "pcfg" else 0.97}
+
+    grid = replace(GRID, pilot_floor=0.6)
+    everything = rows(hopeless)
+    pilots = everything.where(part="pilot")
+    trained = {cell.labels["task"] for cell in Sequences().next_cells(grid, pilots, 1)}
+    assert trained == set(GRID.tasks) - {"pcfg"}
+    found = Results([r for r in everything if r in pilots or r.labels["task"] != "pcfg"])
+    told = {j.claim.name: j for j in judge(Sequences().claims(grid), found)}
+    assert told["pcfg, systematicity"].verdict == "not tested here"
+    assert "0.40 at most" in told["pcfg, systematicity"].note
+    assert told["arithmetic, systematicity"].verdict == "supported"
+    sections = parts.sections(grid, found)
+    assert any("pcfg was trained no further" in section.text for section in sections)
+    # Without a floor all go on.
+    everywhere = {cell.labels["task"] for cell in Sequences().next_cells(GRID, pilots, 1)}
+    assert everywhere == set(GRID.tasks)
+
+
+def test_widths_between_the_ends_have_fewer_seeds_and_the_usual_one_no_more_than_they():
+    grid = replace(GRID, width=(16, 32, 48), middle=32, between_seeds=1)
+    cells = Sequences().next_cells(grid, rows().where(part="pilot"), 1)
+    seeds: dict[tuple[str, int], set[int]] = {}
+    for one in cells:
+        if one.labels["task"] == "pcfg":
+            place = (one.labels["part"], one.labels["width"])
+            seeds.setdefault(place, set()).add(one.labels["seed"])
+    assert {place: len(some) for place, some in seeds.items()} == {
+        ("final", 16): 5, ("final", 32): 1, ("final", 48): 5, ("usual", 32): 1,
+    }  # fmt: skip
+    assert len(cells) <= Sequences().most_further_cells(grid)

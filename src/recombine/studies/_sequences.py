@@ -60,16 +60,29 @@ def best(results: Results, task: str, configurations: Sequence[str]) -> str:
     return max(configurations, key=key)
 
 
+def given_up(grid: Any, results: Results, task: str) -> str:
+    """Why a task is not trained beyond its pilots, or nothing."""
+    pilots = results.where(part="pilot", task=task)
+    most = max((seen(row) for row in pilots if not row.diverged), default=0.0)
+    if not pilots or most >= grid.pilot_floor:
+        return ""
+    return (
+        f"No configuration had {grid.pilot_floor:g} of the items like those of training right on "
+        f"pilot seeds ({most:.2f} at most): {task} was trained no further."
+    )
+
+
 def sections(grid: Any, results: Results) -> list[Section]:
     final, pilot = results.where(part="final"), results.where(part="pilot")
     heats, chosen = _configurations(grid, results, pilot)
+    without = " ".join(filter(None, (given_up(grid, results, task) for task in grid.tasks)))
     found = [
         Section(
             "Configurations",
             "Each task was first tried in every configuration, on seeds that nothing else uses. "
             "The one that answers most validation items rightly, among those that learn the task "
             "(among all, where none does), was then trained at every size; of those that are alike "
-            "to .01, the one least surprised by the right answers.",
+            f"to .01, the one least surprised by the right answers. {without}".strip(),
             figures=[heats], tables=[chosen],
         )
     ]  # fmt: skip
@@ -106,6 +119,8 @@ def _sizes(grid: Any, final: Results) -> Figure:
     shown = []
     for task in grid.tasks:
         rows = final.where(task=task)
+        if not rows:
+            continue
         lines = [series_over(rows, "width", seen, "like training", shares=True)]
         lines += [
             series_over(rows, "width", beyond_by(kind), kind, shares=True)
