@@ -1,4 +1,4 @@
-"""`tools/record.py`: lanes and readers end with whole bundles, and go on from them."""
+"""`tools/record.py`: recordings end with whole bundles, and go on from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOOL = Path(__file__).resolve().parents[1] / "tools" / "record.py"
 
 def record(folder, *words):
     done = subprocess.run(
-        [sys.executable, TOOL, "--preset", "smoke", "--readers", "1", *words],
+        [sys.executable, TOOL, "--preset", "smoke", *words],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -40,7 +40,6 @@ def test_a_study_is_recorded_once_and_goes_on_from_its_bundle(tmp_path):
     fit(Supervised(model=MLP(8, 1), training_steps=10, evaluation_every=10), strange.path)
     code, told = record(tmp_path, "anatomy", "--runs", "others")
     assert code == 0 and "imported from recorded" in told, told
-    assert "round 0: 0 cells to train" in told
     again = Store.open(tmp_path / "again")
     import_bundle(again, tmp_path / "recorded" / "anatomy-smoke.zip")
     assert all(again.ids(kind) == store.ids(kind) for kind in ("cell", "reading"))
@@ -51,9 +50,9 @@ def test_a_study_is_recorded_once_and_goes_on_from_its_bundle(tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["anatomy,anatomie"], "unknown study 'anatomie': did you mean 'anatomy'?"),
+        (["anatomy", "anatomie"], "unknown study 'anatomie': did you mean 'anatomy'?"),
         (["anatomy", "--preset", "smok"], "unknown preset 'smok': did you mean 'smoke'?"),
-        (["anatomy", "--readers", "0"], "--readers 0: expected at least 1"),
+        (["anatomy", "--minutes", "0.2"], "--minutes 0.2: expected more than 0.25"),
         (["anatomy", "--stacked", "0"], "--stacked 0: expected at least 1"),
     ],
 )
@@ -64,25 +63,26 @@ def test_what_cannot_be_is_told_in_one_line_before_anything_begins(tmp_path, wor
 
 
 @pytest.mark.slow
-def test_a_lane_goes_on_with_the_next_study_while_one_waits_for_readings(tmp_path):
-    code, told = record(tmp_path, "anatomy,collection")
+def test_several_studies_are_recorded_beside_each_other(tmp_path):
+    code, told = record(tmp_path, "anatomy", "collection")
     assert code == 0, told
     lines = [line.partition("] ")[2] for line in told.splitlines()]
-    (begun,) = [i for i, line in enumerate(lines) if line.startswith("collection round 0: ")]
-    assert begun < lines.index("anatomy ends")
-    assert "anatomy missing 0, failed 0" in lines and "collection missing 0, failed 0" in lines
+    assert {line.split()[0] for line in lines[:2]} == {"anatomy", "collection"}
+    for study in ("anatomy", "collection"):
+        assert f"{study} missing 0, failed 0" in lines
+        assert (tmp_path / "recorded" / f"{study}-smoke.zip").is_file()
 
 
 @pytest.mark.slow
 def test_stopped_by_hand_it_says_so_and_leaves_no_process(tmp_path):
-    command = [sys.executable, TOOL, "--preset", "smoke", "--readers", "1", "anatomy"]
+    command = [sys.executable, TOOL, "--preset", "smoke", "anatomy"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     ) as running:  # fmt: skip
         assert running.stdout is not None
         first = running.stdout.readline()
-        assert "lane anatomy on" in first
+        assert "anatomy begins on" in first
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
         told = running.stdout.read()  # ends when the last process has closed it
     assert running.returncode == 130, told
@@ -94,4 +94,4 @@ def test_when_the_time_is_over_it_ends_and_keeps_what_there_is(tmp_path):
     code, told = record(tmp_path, "anatomy", "--minutes", "0.34")
     assert code == 0, told
     assert "missing 0" not in told
-    assert "anatomy ends" in told
+    assert "trains no more" in told or "is left behind" in told

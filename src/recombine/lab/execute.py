@@ -20,8 +20,9 @@ from recombine.lab.store import Store
 from recombine.lab.study import Cell, ReadingRequest
 from recombine.learners._learner import Learner
 
-# One trains, the next prepares and compiles: two that compile at once take twice as long each.
-AHEAD = 2  # shards in hand on an accelerator
+# One trains while the next prepare and compile: a small network can be trained in less time than
+# its program takes to compile, and with one ahead the accelerator waited for the third.
+AHEAD = 3  # shards in hand on an accelerator
 
 
 def train(

@@ -108,6 +108,15 @@ def train_and_read(
         reading.read(session, cells, readers, readers.count)
 
 
+def read(session: execute.Session, cells: Sequence[Cell]) -> None:
+    """Takes the readings that can be taken of what is trained."""
+    if not reads_ahead():
+        reading.read(session, cells)
+        return
+    with Readers(session, at_most()) as readers:
+        reading.read(session, cells, readers, readers.count)
+
+
 def reads_ahead() -> bool:
     """Not over several devices: two programs that each wait for all can wait for one another."""
     return device().accelerated and Devices.here().count == 1
