@@ -300,3 +300,20 @@ def test_widths_between_the_ends_have_fewer_seeds_and_the_usual_one_no_more_than
         ("final", 16): 5, ("final", 32): 1, ("final", 48): 5, ("usual", 32): 1,
     }  # fmt: skip
     assert len(cells) <= Sequences().most_further_cells(grid)
+
+
+def test_means_over_tasks_say_which_tasks_were_left_at_their_pilots():
+    grid = replace(GRID, tasks=(*GRID.tasks, "subsequence"), pilot_floor=0.6)
+    labels = {"part": "pilot", "task": "subsequence", "width": 48, "seed": 1_000}
+    hopeless = [row({**labels, "configuration": name}, lambda told: {**world(told), "seen": 0.4})
+                for name in grid.configurations]  # fmt: skip
+    told = {
+        j.claim.name: j.note for j in judge(Sequences().claims(grid), Results([*rows(), *hopeless]))
+    }
+    left = "Trained no further than pilots: subsequence."
+    for name in ("size helps beyond training", "also half-way", "size closes the gap",
+                 "configuration matters", "knowing the end helps"):  # fmt: skip
+        assert left in told[name], name
+    # A task that has nothing put together anew is not missing where both kinds are compared.
+    assert left not in told["anew is easier than more"]
+    assert not any("Trained no further" in j.note for j in judged(rows()).values())
