@@ -317,3 +317,19 @@ def test_means_over_tasks_say_which_tasks_were_left_at_their_pilots():
     # A task that has nothing put together anew is not missing where both kinds are compared.
     assert left not in told["anew is easier than more"]
     assert not any("Trained no further" in j.note for j in judged(rows()).values())
+
+
+def test_configurations_are_compared_on_the_same_seeds_and_without_what_diverged():
+    def uneven(labels):  # seed 1 is far easier, for whatever is trained on it
+        return {**world(labels), "systematicity": 0.9 if labels["seed"] else 0.1, "more": 0.0}
+
+    whole = rows(uneven)
+    claim = judged(whole)["configuration matters"]
+    assert claim.interval and claim.interval.estimate == pytest.approx(0)
+    gone = {"part": "final", "width": 48, "seed": 1}
+    broken = [replace(r, summary={**r.summary, "diverged_at": 7}) if r in whole.where(**gone) else r
+              for r in whole]  # fmt: skip
+    stopped = [r for r in whole if r not in whole.where(**gone)]
+    for some in (broken, stopped):
+        claim = judged(Results(some))["configuration matters"]
+        assert claim.interval and claim.interval.estimate == pytest.approx(0)

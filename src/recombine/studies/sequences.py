@@ -297,11 +297,11 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
             raise NotTested(f"Needs '{USUAL}' and another configuration.")
         values, behind, same = [], 0, 0
         for task in grid.tasks:
-            finals = results.where(part="final", task=task, width=grid.middle)
-            usual = results.where(part="usual", task=task)
+            finals = _whole(results.where(part="final", task=task, width=grid.middle))
+            usual = _whole(results.where(part="usual", task=task))
             if not finals:
                 continue  # nothing was trained, for want of its data or of time
-            chosen = [row for seed in usual.labels("seed") for row in finals.where(seed=seed)]
+            chosen, others = _of_same_seeds(finals, usual)
             learnt = np.mean([parts.seen(row) for row in chosen or finals])
             if learnt < base.SEEN_FLOOR:
                 behind += 1
@@ -309,7 +309,7 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
                 values.append(0.0)  # choosing brought nothing there
                 same += 1
             elif chosen:
-                means = [np.mean([parts.beyond(row) for row in rows]) for rows in (chosen, usual)]
+                means = [np.mean([parts.beyond(row) for row in rows]) for rows in (chosen, others)]
                 values.append(float(means[0] - means[1]))
         note = f"'{USUAL}' was itself chosen in {same} tasks." if same else ""
         if behind:
@@ -320,6 +320,17 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
         return Evidence.of_values(base.require(np.asarray(values), "Tasks", note=note), note)
 
     return measure
+
+
+def _whole(rows: Results) -> Results:
+    return Results([row for row in rows if not row.diverged])
+
+
+def _of_same_seeds(first: Results, second: Results) -> tuple[list[Row], list[Row]]:
+    """Corpora differ by seed: what only one of both has is left out."""
+    seeds = {*first.labels("seed")} & {*second.labels("seed")}
+    one, other = ([r for r in rows if r.labels["seed"] in seeds] for rows in (first, second))
+    return one, other
 
 
 def anew_over_more(grid: Grid, width: int) -> Callable[[Results], Evidence]:
