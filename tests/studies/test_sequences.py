@@ -300,3 +300,36 @@ def test_widths_between_the_ends_have_fewer_seeds_and_the_usual_one_no_more_than
         ("final", 16): 5, ("final", 32): 1, ("final", 48): 5, ("usual", 32): 1,
     }  # fmt: skip
     assert len(cells) <= Sequences().most_further_cells(grid)
+
+
+def test_means_over_tasks_say_which_tasks_were_left_at_their_pilots():
+    grid = replace(GRID, tasks=(*GRID.tasks, "subsequence"), pilot_floor=0.6)
+    labels = {"part": "pilot", "task": "subsequence", "width": 48, "seed": 1_000}
+    hopeless = [row({**labels, "configuration": name}, lambda told: {**world(told), "seen": 0.4})
+                for name in grid.configurations]  # fmt: skip
+    told = {
+        j.claim.name: j.note for j in judge(Sequences().claims(grid), Results([*rows(), *hopeless]))
+    }
+    left = "Trained no further than pilots: subsequence."
+    for name in ("size helps beyond training", "also half-way", "size closes the gap",
+                 "configuration matters", "knowing the end helps"):  # fmt: skip
+        assert left in told[name], name
+    # A task that has nothing put together anew is not missing where both kinds are compared.
+    assert left not in told["anew is easier than more"]
+    assert not any("Trained no further" in j.note for j in judged(rows()).values())
+
+
+def test_configurations_are_compared_on_the_same_seeds_and_without_what_diverged():
+    def uneven(labels):  # seed 1 is far easier, for whatever is trained on it
+        return {**world(labels), "systematicity": 0.9 if labels["seed"] else 0.1, "more": 0.0}
+
+    whole = rows(uneven)
+    claim = judged(whole)["configuration matters"]
+    assert claim.interval and claim.interval.estimate == pytest.approx(0)
+    gone = {"part": "final", "width": 48, "seed": 1}
+    broken = [replace(r, summary={**r.summary, "diverged_at": 7}) if r in whole.where(**gone) else r
+              for r in whole]  # fmt: skip
+    stopped = [r for r in whole if r not in whole.where(**gone)]
+    for some in (broken, stopped):
+        claim = judged(Results(some))["configuration matters"]
+        assert claim.interval and claim.interval.estimate == pytest.approx(0)

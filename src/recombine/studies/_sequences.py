@@ -72,6 +72,13 @@ def given_up(grid: Any, results: Results, task: str) -> str:
     )
 
 
+def left_at_pilots(grid: Any, results: Results, *kinds: str) -> str:
+    """A note on tasks given up, which no mean over tasks holds: those with all these kinds."""
+    asked = [task for task in grid.tasks if all(of_kind(task, kind) for kind in kinds)]
+    names = [task for task in asked if given_up(grid, results, task)]
+    return f"Trained no further than pilots: {', '.join(names)}." if names else ""
+
+
 def sections(grid: Any, results: Results) -> list[Section]:
     final, pilot = results.where(part="final"), results.where(part="pilot")
     heats, chosen = _configurations(grid, results, pilot)

@@ -185,11 +185,11 @@ class Sequences(Study):
             Claim("anew is easier than more",
                   f"At width {large}, in tasks with both, more answers are exact where known "
                   "pieces are put together anew than where there are more of them than ever",
-                  anew_over_more(large), above=0.0, within=DIFFERENCE),
+                  anew_over_more(grid, large), above=0.0, within=DIFFERENCE),
             Claim("knowing the end helps",
                   f"At width {large}, where there is more than ever, at least .1 more answers are "
                   "exact when the network is told where they end",
-                  end_given(large), at_least=0.1, within=DIFFERENCE),
+                  end_given(grid, large), at_least=0.1, within=DIFFERENCE),
         ]  # fmt: skip
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
@@ -261,6 +261,7 @@ def over_tasks(
         tasks = max((len(v) for v in found.values()), default=0)
         both = Results([row for row in results if row.labels["width"] in (small, large)])
         _, behind = trained(both)
+        behind = f"{behind} {parts.left_at_pilots(grid, results)}".strip()
         note = f"Up to {tasks} tasks a seed that both sizes learnt. {behind}".strip()
         return Evidence.of_values(base.require(values, "Seeds", note=behind), note)
 
@@ -296,11 +297,11 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
             raise NotTested(f"Needs '{USUAL}' and another configuration.")
         values, behind, same = [], 0, 0
         for task in grid.tasks:
-            finals = results.where(part="final", task=task, width=grid.middle)
-            usual = results.where(part="usual", task=task)
+            finals = _whole(results.where(part="final", task=task, width=grid.middle))
+            usual = _whole(results.where(part="usual", task=task))
             if not finals:
                 continue  # nothing was trained, for want of its data or of time
-            chosen = [row for seed in usual.labels("seed") for row in finals.where(seed=seed)]
+            chosen, others = _of_same_seeds(finals, usual)
             learnt = np.mean([parts.seen(row) for row in chosen or finals])
             if learnt < base.SEEN_FLOOR:
                 behind += 1
@@ -308,11 +309,12 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
                 values.append(0.0)  # choosing brought nothing there
                 same += 1
             elif chosen:
-                means = [np.mean([parts.beyond(row) for row in rows]) for rows in (chosen, usual)]
+                means = [np.mean([parts.beyond(row) for row in rows]) for rows in (chosen, others)]
                 values.append(float(means[0] - means[1]))
         note = f"'{USUAL}' was itself chosen in {same} tasks." if same else ""
         if behind:
             note = f"{note} Left out: {behind} tasks that were not learnt.".strip()
+        note = f"{note} {parts.left_at_pilots(grid, results)}".strip()
         if values and same == len(values):
             raise NotTested(f"No other configuration was chosen: nothing is compared. {note}")
         return Evidence.of_values(base.require(np.asarray(values), "Tasks", note=note), note)
@@ -320,14 +322,25 @@ def chosen_over_usual(grid: Grid) -> Callable[[Results], Evidence]:
     return measure
 
 
-def anew_over_more(width: int) -> Callable[[Results], Evidence]:
+def _whole(rows: Results) -> Results:
+    return Results([row for row in rows if not row.diverged])
+
+
+def _of_same_seeds(first: Results, second: Results) -> tuple[list[Row], list[Row]]:
+    """Corpora differ by seed: what only one of both has is left out."""
+    seeds = {*first.labels("seed")} & {*second.labels("seed")}
+    one, other = ([r for r in rows if r.labels["seed"] in seeds] for rows in (first, second))
+    return one, other
+
+
+def anew_over_more(grid: Grid, width: int) -> Callable[[Results], Evidence]:
     def difference(row: Row) -> float:
         return parts.beyond_by(ANEW)(row) - parts.beyond_by(MORE)(row)
 
-    return _by_seed(width, difference)
+    return _by_seed(grid, width, difference, ANEW, MORE)
 
 
-def end_given(width: int) -> Callable[[Results], Evidence]:
+def end_given(grid: Grid, width: int) -> Callable[[Results], Evidence]:
     def difference(row: Row) -> float:
         names = [f"unseen_{split}" for split in parts.of_kind(row.labels["task"], MORE)]
         gains = [
@@ -336,14 +349,17 @@ def end_given(width: int) -> Callable[[Results], Evidence]:
         ]
         return float(np.mean(gains)) if gains else float("nan")
 
-    return _by_seed(width, difference)
+    return _by_seed(grid, width, difference, MORE)
 
 
-def _by_seed(width: int, number: Callable[[Row], float]) -> Callable[[Results], Evidence]:
-    """Mean over tasks, for each seed."""
+def _by_seed(
+    grid: Grid, width: int, number: Callable[[Row], float], *kinds: str
+) -> Callable[[Results], Evidence]:
+    """Mean over the tasks with these kinds of novelty, for each seed."""
 
     def measure(results: Results) -> Evidence:
         rows, note = trained(results, width=width)
+        note = f"{note} {parts.left_at_pilots(grid, results, *kinds)}".strip()
         values = []
         for seed in rows.labels("seed"):
             found = [number(row) for row in rows.where(seed=seed)]
