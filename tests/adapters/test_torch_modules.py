@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -163,6 +164,33 @@ def test_an_untrained_twin_has_other_weights_and_the_same_shapes(torch, network)
     assert checksum(twin) == checksum(again) != before == checksum(network)
     assert [p.shape for p in twin.parameters()] == [p.shape for p in network.parameters()]
     assert twin[1].running_mean.abs().sum() == 0
+
+
+@heavy
+@pytest.mark.parametrize("how", ["pruned", "weight norm", "in part"])
+def test_a_twin_that_would_keep_trained_weights_is_refused(torch, how):
+    """`reset_parameters` of such layers draws a weight that is made anew from what it leaves."""
+    nn = torch.nn
+
+    class InPart(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 2)
+            self.by = nn.Parameter(torch.ones(4))
+
+    layer = nn.Linear(4, 2) if how != "in part" else InPart()
+    left = {"pruned": "0.weight_orig", "weight norm": "0.weight_g, 0.weight_v", "in part": "0.by"}
+    if how == "pruned":
+        importlib.import_module("torch.nn.utils.prune").l1_unstructured(layer, "weight", 0.5)
+    if how == "weight norm":
+        with pytest.warns(FutureWarning):  # the form of old is still in many models
+            torch.nn.utils.weight_norm(layer)
+    module = nn.Sequential(layer, nn.ReLU(), nn.Linear(2, 2))
+    with torch.no_grad():  # as after any evaluation: before, PyTorch cannot copy such a module
+        module(torch.ones(1, 4))
+    with pytest.raises(NotApplicable, match=f"does not draw anew: {left[how]}; give untrained="):
+        untrained_twin(module)
+    reading = inspect_module(module, parts=parts_of(torch), steps=1)["subnetworks/part 0"]
+    assert "untrained module" not in reading.controls
 
 
 @heavy

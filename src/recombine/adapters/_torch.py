@@ -80,7 +80,8 @@ def in_short(names: Sequence[str], most: int = 4) -> str:
 def untrained_twin(module: Module, seed: int = 0) -> Module:
     """A copy with weights drawn anew by every part's own `reset_parameters`.
 
-    Refused where a part has parameters and no such method: then only its author knows how it
+    Refused where a part has parameters and no such method, or one that leaves some as they are
+    (those of a pruned layer, or behind a norm of weights): then only its author knows how it
     begins.
     """
     torch = torch_package()
@@ -89,8 +90,11 @@ def untrained_twin(module: Module, seed: int = 0) -> Module:
     except Exception as error:
         raise NotApplicable(f"the module cannot be copied: {_one_line(error)}") from error
     devices = sorted({p.device.index or 0 for p in module.parameters() if p.is_cuda})
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(host_seed(seed, "untrained twin"))
+        for parameter in twin.parameters():
+            if parameter.is_floating_point():
+                parameter.fill_(float("nan"))  # what is not drawn anew shows
         for name, part in twin.named_modules():
             reset = getattr(part, "reset_parameters", getattr(part, "_reset_parameters", None))
             if callable(reset):
@@ -100,6 +104,12 @@ def untrained_twin(module: Module, seed: int = 0) -> Module:
                     f"{name or ROOT} ({type(part).__name__}) has parameters and no "
                     "reset_parameters: give untrained=, a copy of the module before training"
                 )
+    trained = [name for name, p in twin.named_parameters() if p.isnan().any()]
+    if trained:
+        raise NotApplicable(
+            f"reset_parameters does not draw anew: {in_short(trained)}; give untrained=, a copy of "
+            "the module before training"
+        )
     if checksum(twin) == checksum(module):
         raise NotApplicable(
             "reset_parameters left every weight as it was: give untrained=, a copy of the module "
