@@ -23,6 +23,7 @@ from recombine.adapters import (
     inspect_module,
     learn_masks,
     read_binding,
+    read_fracture,
     read_maps,
     read_subnetworks,
     untrained_twin,
@@ -218,6 +219,38 @@ def test_a_module_that_cannot_be_drawn_anew_has_no_such_control_and_says_why(tor
     assert "untrained module" in report["subnetworks/part 0"].controls
     with pytest.raises(InvalidRequest, match="other parameters"):
         inspect_module(Scales(), parts=parts_of(torch), untrained=torch.nn.Linear(4, 2))
+
+
+@heavy
+def test_an_untrained_module_that_is_the_trained_one_is_refused(torch, network):
+    """A name for a module is no copy of it: it is trained with it."""
+    with pytest.raises(InvalidRequest, match=r"untrained has the weights.*copy\.deepcopy"):
+        inspect_module(network, parts=parts_of(torch), steps=1, untrained=network)
+
+
+@heavy
+def test_what_is_no_module_or_not_ready_is_refused_by_every_reading_in_a_line(torch):
+    grid, picture = Grid(np.ones((4, 2, 4)), np.eye(4)), Picture(coordinates(4).reshape(4, 4, 4))
+    with torch.inference_mode():
+        frozen = torch.nn.Linear(4, 2)
+    wrong = {
+        "int: expected a torch.nn.Module": 3,
+        "weight has no shape yet": torch.nn.LazyLinear(2),
+        "weight has no numbers yet": torch.nn.Linear(4, 2, device="meta"),
+        "weight was made in torch.inference_mode": frozen,
+    }
+    readings = (
+        lambda module, **other: learn_masks(module, parts_of(torch), steps=1),
+        lambda module, **other: read_fracture(module, grid, **other),
+        lambda module, **other: read_maps(module, picture, **other),
+        lambda module, **other: read_binding(module, Scenes(FAMILY, items=2), **other),
+    )
+    for told, module in wrong.items():
+        for read in readings:
+            with pytest.raises(InvalidRequest, match=told):
+                read(module)
+        with pytest.raises(InvalidRequest, match=told):
+            read_fracture(torch.nn.Linear(4, 2), grid, untrained=module)
 
 
 # Feature maps

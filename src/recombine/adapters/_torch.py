@@ -129,9 +129,16 @@ class Held:
             raise NotApplicable(
                 "a scripted module cannot be given other weights: pass the one it was made from"
             )
-        lazy = [n for n, t in _tensors(module).items() if self.torch.nn.parameter.is_lazy(t)]
-        if lazy:
-            raise InvalidRequest(f"{lazy[0]} has no shape yet: call the module once before")
+        for name, tensor in _tensors(module).items():
+            if self.torch.nn.parameter.is_lazy(tensor):
+                raise InvalidRequest(f"{name} has no shape yet: call the module once before")
+            if tensor.is_meta:
+                raise InvalidRequest(f"{name} has no numbers yet: load the weights before")
+            if tensor.is_inference():
+                raise InvalidRequest(
+                    f"{name} was made in torch.inference_mode, where no gradient can pass: make "
+                    "the module outside of it"
+                )
         self.layers = _layers(self.torch, module)
         self._within = _within(self.torch, module)
         first = next((p for p in module.parameters() if p.is_floating_point()), None)
@@ -209,21 +216,26 @@ def twins(
     module: Module, untrained: Module | None, seed: int
 ) -> Iterator[tuple[Held, Held | None, str]]:
     """The module and its untrained twin, or why it has none."""
-    why = ""
-    if untrained is None:
-        try:
-            untrained = untrained_twin(module, seed)
-        except NotApplicable as error:
-            why = str(error)
     with held(module) as mine:
+        why = ""
+        if untrained is None:
+            try:
+                untrained = untrained_twin(module, seed)
+            except NotApplicable as error:
+                why = str(error)
         if untrained is None:
             yield mine, None, why
             return
-        if _shapes(untrained) != _shapes(module):
-            raise InvalidRequest(
-                "untrained has other parameters than the module: give a copy of the same shape"
-            )
         with held(untrained) as twin:
+            if _shapes(untrained) != _shapes(module):
+                raise InvalidRequest(
+                    "untrained has other parameters than the module: give a copy of the same shape"
+                )
+            if checksum(untrained) == checksum(module):
+                raise InvalidRequest(
+                    "untrained has the weights of the module: give a copy made before training, "
+                    "with copy.deepcopy(module)"
+                )
             yield mine, twin, why
 
 
