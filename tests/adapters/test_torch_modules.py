@@ -136,6 +136,36 @@ def test_a_part_that_cannot_be_learnt_says_why(torch, network, wrong, told):
 
 
 @heavy
+@pytest.mark.parametrize(
+    ("score", "told"),
+    [
+        (lambda m, x: m(x)[:, 0] > 0, r"the score of part part 0 is \(32,\): expected one number"),
+        (lambda m, x: None, "is NoneType: expected one number"),
+        (lambda m, x: m(x).mean() * float("nan"), "is nan: expected a finite number"),
+        (lambda m, x: m.encoder(x), "the score of part part 0 failed: AttributeError"),
+    ],
+)
+def test_a_score_that_is_no_number_is_told(torch, network, score, told):
+    parts = parts_of(torch, score=score)
+    masks = learn_masks(network, parts, steps=1)
+    with pytest.raises(InvalidRequest, match=told):
+        read_subnetworks(network, parts, masks)
+
+
+@heavy
+def test_numbers_that_cannot_be_are_refused_in_a_line(torch, network):
+    parts = parts_of(torch)
+    for wrong in ({"steps": 1.5}, {"steps": 0}, {"steps": "9"}, {"learning_rate": float("nan")},
+                  {"learning_rate": "fast"}, {"learning_rate": 0}):  # fmt: skip
+        with pytest.raises(InvalidRequest, match=rf"{next(iter(wrong))}.*: expected"):
+            learn_masks(network, parts, **wrong)
+    masks = learn_masks(network, parts, steps=1)
+    for chance in (float("nan"), "half", 1.0):
+        with pytest.raises(InvalidRequest, match=r"chance.*: expected"):
+            read_subnetworks(network, parts, masks, chance=chance)
+
+
+@heavy
 def test_parts_need_names_of_their_own_and_company(torch, network):
     one = parts_of(torch, 1)
     with pytest.raises(InvalidRequest, match="name of its own"):
