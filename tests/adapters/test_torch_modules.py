@@ -259,15 +259,27 @@ def test_an_untrained_module_that_is_the_trained_one_is_refused(torch, network):
 
 
 @heavy
+def test_inference_mode_changes_no_mask_and_no_reading(torch):
+    def looked_at(module):
+        torch.manual_seed(1)
+        return inspect_module(
+            module, parts=parts_of(torch), steps=20, untrained=torch.nn.Linear(4, 2)
+        )["subnetworks/part 0"]
+
+    module = torch.nn.Linear(4, 2)
+    with torch.inference_mode():
+        within, made_within = looked_at(module), torch.nn.Linear(4, 2)
+        made_within.load_state_dict(module.state_dict())
+    assert looked_at(module) == within == looked_at(made_within)
+
+
+@heavy
 def test_what_is_no_module_or_not_ready_is_refused_by_every_reading_in_a_line(torch):
     grid, picture = Grid(np.ones((4, 2, 4)), np.eye(4)), Picture(coordinates(4).reshape(4, 4, 4))
-    with torch.inference_mode():
-        frozen = torch.nn.Linear(4, 2)
     wrong = {
         "int: expected a torch.nn.Module": 3,
         "weight has no shape yet": torch.nn.LazyLinear(2),
         "weight has no numbers yet": torch.nn.Linear(4, 2, device="meta"),
-        "weight was made in torch.inference_mode": frozen,
     }
     readings = (
         lambda module, **other: learn_masks(module, parts_of(torch), steps=1),
@@ -346,6 +358,11 @@ def test_a_picture_of_another_shape_is_refused(torch):
     wrong = Picture(coordinates(4).reshape(4, 4, 4), np.zeros((4, 4, 1)))
     with pytest.raises(InvalidRequest, match=r"the module draws \(4, 4, 3\)"):
         read_maps(module, wrong)
+    blank = replace(wrong, target=np.full((4, 4, 3), np.nan))
+    with pytest.raises(InvalidRequest, match="a target with numbers that are not finite"):
+        read_maps(module, blank)
+    with pytest.raises(InvalidRequest, match="sweeps=-3: expected a whole number"):
+        read_maps(module, replace(wrong, target=None, sweeps=-3))
 
 
 # Binding

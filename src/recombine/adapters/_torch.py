@@ -134,11 +134,6 @@ class Held:
                 raise InvalidRequest(f"{name} has no shape yet: call the module once before")
             if tensor.is_meta:
                 raise InvalidRequest(f"{name} has no numbers yet: load the weights before")
-            if tensor.is_inference():
-                raise InvalidRequest(
-                    f"{name} was made in torch.inference_mode, where no gradient can pass: make "
-                    "the module outside of it"
-                )
         self.layers = _layers(self.torch, module)
         self._within = _within(self.torch, module)
         first = next((p for p in module.parameters() if p.is_floating_point()), None)
@@ -162,7 +157,7 @@ class Held:
         ]  # fmt: skip
 
     def weight(self, layer: str) -> Tensor:
-        return self.module.get_parameter(self.layers[layer]).detach()
+        return _constant(self.module.get_parameter(self.layers[layer]))
 
     def tensor(self, array: Any) -> Tensor:
         """An array as the module expects it: on its device, and numbers in its precision."""
@@ -178,7 +173,7 @@ class Held:
         Buffers are copies: what a call counts or averages is forgotten with it. An error of the
         user's function is told as `what` failed.
         """
-        state = {f"module.{n}": p.detach() for n, p in self.module.named_parameters()}
+        state = {f"module.{n}": _constant(p) for n, p in self.module.named_parameters()}
         state |= {f"module.{n}": b.clone() for n, b in self.module.named_buffers()}
         state |= {f"module.{self.layers[n]}": w for n, w in (weights or {}).items()}
         try:
@@ -197,7 +192,8 @@ def held(module: Module) -> Iterator[Held]:
     kept = {name: tensor.detach().to("cpu", copy=True) for name, tensor in _tensors(module).items()}
     module.eval()
     try:
-        yield holder
+        with holder.torch.inference_mode(False):  # wherever we are called, masks need gradients
+            yield holder
     finally:
         for part, mode in modes.items():
             part.training = mode
@@ -277,6 +273,12 @@ def _within(torch: Any, module: Module) -> Module:
             return function(self.module, *given)
 
     return Within()
+
+
+def _constant(parameter: Tensor) -> Tensor:
+    """A parameter without its gradient; of one made in inference mode no other can be taken."""
+    found = parameter.detach()
+    return found.clone() if found.is_inference() else found
 
 
 def _tensors(module: Module) -> dict[str, Tensor]:
