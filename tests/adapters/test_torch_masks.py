@@ -117,6 +117,17 @@ def test_a_mask_over_a_layer_that_does_not_exist_is_refused_with_those_there_are
 
 
 @heavy
+@pytest.mark.parametrize("held", [0.3, float("nan")])
+def test_a_mask_that_is_not_of_truth_values_is_refused(torch, network, held):
+    """Soft masks: every weight would count as kept."""
+    soft = {"0": np.full((6, 4), held)}
+    with pytest.raises(InvalidRequest, match=rf"part 0 over 0 holds {held}: expected truth values"):
+        read_subnetworks(network, parts_of(torch), {"part 0": soft, "part 1": soft})
+    whole = {"0": np.ones((6, 4))}  # numbers of 0 and 1 are truth values too
+    read_subnetworks(network, parts_of(torch), {"part 0": whole, "part 1": whole}, batches=1)
+
+
+@heavy
 def test_layers_are_named_by_their_beginnings_and_shared_weights_once(torch):
     nn = torch.nn
     block = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ from recombine.adapters import (
     inspect_module,
     learn_masks,
     read_binding,
+    read_fracture,
     read_maps,
     read_subnetworks,
     untrained_twin,
@@ -134,6 +136,36 @@ def test_a_part_that_cannot_be_learnt_says_why(torch, network, wrong, told):
 
 
 @heavy
+@pytest.mark.parametrize(
+    ("score", "told"),
+    [
+        (lambda m, x: m(x)[:, 0] > 0, r"the score of part part 0 is \(32,\): expected one number"),
+        (lambda m, x: None, "is NoneType: expected one number"),
+        (lambda m, x: m(x).mean() * float("nan"), "is nan: expected a finite number"),
+        (lambda m, x: m.encoder(x), "the score of part part 0 failed: AttributeError"),
+    ],
+)
+def test_a_score_that_is_no_number_is_told(torch, network, score, told):
+    parts = parts_of(torch, score=score)
+    masks = learn_masks(network, parts, steps=1)
+    with pytest.raises(InvalidRequest, match=told):
+        read_subnetworks(network, parts, masks)
+
+
+@heavy
+def test_numbers_that_cannot_be_are_refused_in_a_line(torch, network):
+    parts = parts_of(torch)
+    for wrong in ({"steps": 1.5}, {"steps": 0}, {"steps": "9"}, {"learning_rate": float("nan")},
+                  {"learning_rate": "fast"}, {"learning_rate": 0}):  # fmt: skip
+        with pytest.raises(InvalidRequest, match=rf"{next(iter(wrong))}.*: expected"):
+            learn_masks(network, parts, **wrong)
+    masks = learn_masks(network, parts, steps=1)
+    for chance in (float("nan"), "half", 1.0):
+        with pytest.raises(InvalidRequest, match=r"chance.*: expected"):
+            read_subnetworks(network, parts, masks, chance=chance)
+
+
+@heavy
 def test_parts_need_names_of_their_own_and_company(torch, network):
     one = parts_of(torch, 1)
     with pytest.raises(InvalidRequest, match="name of its own"):
@@ -166,6 +198,33 @@ def test_an_untrained_twin_has_other_weights_and_the_same_shapes(torch, network)
 
 
 @heavy
+@pytest.mark.parametrize("how", ["pruned", "weight norm", "in part"])
+def test_a_twin_that_would_keep_trained_weights_is_refused(torch, how):
+    """`reset_parameters` of such layers draws a weight that is made anew from what it leaves."""
+    nn = torch.nn
+
+    class InPart(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 2)
+            self.by = nn.Parameter(torch.ones(4))
+
+    layer = nn.Linear(4, 2) if how != "in part" else InPart()
+    left = {"pruned": "0.weight_orig", "weight norm": "0.weight_g, 0.weight_v", "in part": "0.by"}
+    if how == "pruned":
+        importlib.import_module("torch.nn.utils.prune").l1_unstructured(layer, "weight", 0.5)
+    if how == "weight norm":
+        with pytest.warns(FutureWarning):  # the form of old is still in many models
+            torch.nn.utils.weight_norm(layer)
+    module = nn.Sequential(layer, nn.ReLU(), nn.Linear(2, 2))
+    with torch.no_grad():  # as after any evaluation: before, PyTorch cannot copy such a module
+        module(torch.ones(1, 4))
+    with pytest.raises(NotApplicable, match=f"does not draw anew: {left[how]}; give untrained="):
+        untrained_twin(module)
+    reading = inspect_module(module, parts=parts_of(torch), steps=1)["subnetworks/part 0"]
+    assert "untrained module" not in reading.controls
+
+
+@heavy
 def test_a_module_that_cannot_be_drawn_anew_has_no_such_control_and_says_why(torch):
     class Scales(torch.nn.Module):
         def __init__(self):
@@ -190,6 +249,50 @@ def test_a_module_that_cannot_be_drawn_anew_has_no_such_control_and_says_why(tor
     assert "untrained module" in report["subnetworks/part 0"].controls
     with pytest.raises(InvalidRequest, match="other parameters"):
         inspect_module(Scales(), parts=parts_of(torch), untrained=torch.nn.Linear(4, 2))
+
+
+@heavy
+def test_an_untrained_module_that_is_the_trained_one_is_refused(torch, network):
+    """A name for a module is no copy of it: it is trained with it."""
+    with pytest.raises(InvalidRequest, match=r"untrained has the weights.*copy\.deepcopy"):
+        inspect_module(network, parts=parts_of(torch), steps=1, untrained=network)
+
+
+@heavy
+def test_inference_mode_changes_no_mask_and_no_reading(torch):
+    def looked_at(module):
+        torch.manual_seed(1)
+        return inspect_module(
+            module, parts=parts_of(torch), steps=20, untrained=torch.nn.Linear(4, 2)
+        )["subnetworks/part 0"]
+
+    module = torch.nn.Linear(4, 2)
+    with torch.inference_mode():
+        within, made_within = looked_at(module), torch.nn.Linear(4, 2)
+        made_within.load_state_dict(module.state_dict())
+    assert looked_at(module) == within == looked_at(made_within)
+
+
+@heavy
+def test_what_is_no_module_or_not_ready_is_refused_by_every_reading_in_a_line(torch):
+    grid, picture = Grid(np.ones((4, 2, 4)), np.eye(4)), Picture(coordinates(4).reshape(4, 4, 4))
+    wrong = {
+        "int: expected a torch.nn.Module": 3,
+        "weight has no shape yet": torch.nn.LazyLinear(2),
+        "weight has no numbers yet": torch.nn.Linear(4, 2, device="meta"),
+    }
+    readings = (
+        lambda module, **other: learn_masks(module, parts_of(torch), steps=1),
+        lambda module, **other: read_fracture(module, grid, **other),
+        lambda module, **other: read_maps(module, picture, **other),
+        lambda module, **other: read_binding(module, Scenes(FAMILY, items=2), **other),
+    )
+    for told, module in wrong.items():
+        for read in readings:
+            with pytest.raises(InvalidRequest, match=told):
+                read(module)
+        with pytest.raises(InvalidRequest, match=told):
+            read_fracture(torch.nn.Linear(4, 2), grid, untrained=module)
 
 
 # Feature maps
@@ -255,6 +358,11 @@ def test_a_picture_of_another_shape_is_refused(torch):
     wrong = Picture(coordinates(4).reshape(4, 4, 4), np.zeros((4, 4, 1)))
     with pytest.raises(InvalidRequest, match=r"the module draws \(4, 4, 3\)"):
         read_maps(module, wrong)
+    blank = replace(wrong, target=np.full((4, 4, 3), np.nan))
+    with pytest.raises(InvalidRequest, match="a target with numbers that are not finite"):
+        read_maps(module, blank)
+    with pytest.raises(InvalidRequest, match="sweeps=-3: expected a whole number"):
+        read_maps(module, replace(wrong, target=None, sweeps=-3))
 
 
 # Binding

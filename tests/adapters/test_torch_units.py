@@ -257,3 +257,54 @@ def test_a_module_that_answers_by_chance_is_not_applicable(torch):
     latents, told, shown = grid_of()
     grid = Grid(np.concatenate([told, shown], axis=2), latents)
     assert "differently in evaluation mode" in inspect_module(module, grid=grid)["fracture"]
+
+
+@heavy
+def test_a_layer_that_is_named_and_not_run_by_itself_is_told(torch):
+    """Attention uses the weights of its last projection, and never runs it."""
+    nn = torch.nn
+
+    class Attends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, self.last = nn.MultiheadAttention(4, 1), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.last(self.attention(x, x, x, need_weights=False)[0])
+
+    latents = grid_of()[0]
+    inputs = np.random.default_rng(0).normal(size=(40, 2, 4))
+    grid = Grid(inputs, latents, ("last", "attention.out_proj"), sweeps=0)
+    with pytest.raises(NotApplicable, match=r"attention\.out_proj of Attends was not run"):
+        read_fracture(Attends(), grid)
+    with pytest.raises(InvalidRequest, match=r"layers='last': expected names, such as \('last',\)"):
+        read_fracture(Attends(), Grid(inputs, latents, "last"))  # type: ignore[arg-type]
+
+
+@heavy
+def test_inputs_may_be_tensors_of_any_kind_and_must_be_numbers(torch):
+    latents, told, _ = grid_of()
+    module = torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
+    found = read_fracture(module, Grid(told, latents, sweeps=4))
+    for kind in (torch.float64, torch.bfloat16):  # zeros and ones are the same in every precision
+        tensor = torch.tensor(told, dtype=kind, requires_grad=True)
+        same = read_fracture(module, Grid(tensor, torch.tensor(latents), sweeps=4))
+        assert same.values == found.values
+    for wrong, why in ((told.astype(str), "inputs of type <U"), ([[1], [1, 2]], "unequal length")):
+        with pytest.raises(InvalidRequest, match=why):
+            read_fracture(module, Grid(wrong, latents))
+    with pytest.raises(InvalidRequest, match="latents of type object"):
+        read_fracture(module, Grid(told, None))  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=r"sweeps=-1: expected a whole number of at least 0"):
+        read_fracture(module, Grid(told, latents, sweeps=-1))
+
+
+@heavy
+def test_a_module_that_answers_with_a_dictionary_is_told_what_is_expected(torch):
+    class Names(torch.nn.Sequential):
+        def forward(self, x):
+            return {"logits": super().forward(x)}
+
+    latents, told, _ = grid_of()
+    with pytest.raises(NotApplicable, match="answers with dict: expected a tensor with a row"):
+        read_fracture(Names(torch.nn.Linear(5, 2)), Grid(told, latents))

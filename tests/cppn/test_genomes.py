@@ -137,6 +137,23 @@ def test_declarations_are_refused_before_anything_is_expanded(encoding):
         read_genome(document.encode(encoding))
 
 
+def test_a_file_without_an_end_is_refused_and_not_read_to_it(tmp_path):
+    with pytest.raises(InvalidRequest, match="no genome is so large"):
+        read_genome("/dev/zero")
+    sparse = tmp_path / "weights.bin"
+    with sparse.open("wb") as file:
+        file.truncate(2**40)  # more than there is memory for
+    with pytest.raises(InvalidRequest, match="no genome is so large"):
+        read_genome(sparse)
+
+
+def test_a_refusal_is_one_line_whatever_a_node_is_called():
+    broken = XML.replace('label="x"', 'label="z"').replace('id="0"', 'id="0&#10;"')
+    with pytest.raises(InvalidRequest, match="labelled 'z'") as told:
+        read_genome(broken.encode())
+    assert "\n" not in str(told.value)
+
+
 def test_a_missing_file_is_named():
     with pytest.raises(InvalidRequest, match=r"nowhere\.zip: cannot be read"):
         read_genome("nowhere.zip")

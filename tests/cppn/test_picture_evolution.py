@@ -288,9 +288,11 @@ def test_a_wrong_target_is_refused(target):
 
 
 def test_wrong_requests_are_refused():
-    with pytest.raises(InvalidRequest, match="expected at least 1"):
+    with pytest.raises(InvalidRequest, match="whole numbers of at least 1"):
         evolve(0, 0)
-    with pytest.raises(InvalidRequest, match="expected at least 1"):
+    with pytest.raises(InvalidRequest, match="whole numbers of at least 1"):
         evolve(0, 10, bins=0)
+    with pytest.raises(InvalidRequest, match=r"3\.5 evaluations"):
+        evolve(0, 3.5)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="links of at least 12"):
         Limits(links=3)

@@ -27,6 +27,7 @@ from recombine.learners.module_parts import MOST_LISTED, _table
 from recombine.models import MLP, DiT, Transformer
 from recombine.models.items import ItemTransformer
 from recombine.models.layers import named_layers
+from recombine.supports import SupportRule
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -257,3 +258,13 @@ def test_a_mask_is_read_beside_its_controls_and_another_part(tmp_path):
         assert sum(layers["kept"]) == round(reading.values["density"] * sum(layers["weights"]))
         # A mask that was never trained keeps everything: without it nothing is left.
         assert reading.controls["untrained"]["ablation"] == pytest.approx(0.0)
+
+
+def test_where_no_unseen_combination_tests_a_mask_it_is_said_which_and_what_to_do():
+    """One combination is held out, and it has two of four modules at most."""
+    family = Hyperteacher(modules=4, active=2)
+    few = replace(BASE, family=family, support=SupportRule("random", held_out=0.1))
+    with pytest.raises(
+        NotApplicable, match=r"no unseen combination with module \d, on which masks"
+    ):
+        MaskLearner(base=few).prepare({"base": {}})

@@ -80,7 +80,8 @@ def in_short(names: Sequence[str], most: int = 4) -> str:
 def untrained_twin(module: Module, seed: int = 0) -> Module:
     """A copy with weights drawn anew by every part's own `reset_parameters`.
 
-    Refused where a part has parameters and no such method: then only its author knows how it
+    Refused where a part has parameters and no such method, or one that leaves some as they are
+    (those of a pruned layer, or behind a norm of weights): then only its author knows how it
     begins.
     """
     torch = torch_package()
@@ -89,8 +90,11 @@ def untrained_twin(module: Module, seed: int = 0) -> Module:
     except Exception as error:
         raise NotApplicable(f"the module cannot be copied: {_one_line(error)}") from error
     devices = sorted({p.device.index or 0 for p in module.parameters() if p.is_cuda})
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(host_seed(seed, "untrained twin"))
+        for parameter in twin.parameters():
+            if parameter.is_floating_point():
+                parameter.fill_(float("nan"))  # what is not drawn anew shows
         for name, part in twin.named_modules():
             reset = getattr(part, "reset_parameters", getattr(part, "_reset_parameters", None))
             if callable(reset):
@@ -100,6 +104,12 @@ def untrained_twin(module: Module, seed: int = 0) -> Module:
                     f"{name or ROOT} ({type(part).__name__}) has parameters and no "
                     "reset_parameters: give untrained=, a copy of the module before training"
                 )
+    trained = [name for name, p in twin.named_parameters() if p.isnan().any()]
+    if trained:
+        raise NotApplicable(
+            f"reset_parameters does not draw anew: {in_short(trained)}; give untrained=, a copy of "
+            "the module before training"
+        )
     if checksum(twin) == checksum(module):
         raise NotApplicable(
             "reset_parameters left every weight as it was: give untrained=, a copy of the module "
@@ -119,9 +129,11 @@ class Held:
             raise NotApplicable(
                 "a scripted module cannot be given other weights: pass the one it was made from"
             )
-        lazy = [n for n, t in _tensors(module).items() if self.torch.nn.parameter.is_lazy(t)]
-        if lazy:
-            raise InvalidRequest(f"{lazy[0]} has no shape yet: call the module once before")
+        for name, tensor in _tensors(module).items():
+            if self.torch.nn.parameter.is_lazy(tensor):
+                raise InvalidRequest(f"{name} has no shape yet: call the module once before")
+            if tensor.is_meta:
+                raise InvalidRequest(f"{name} has no numbers yet: load the weights before")
         self.layers = _layers(self.torch, module)
         self._within = _within(self.torch, module)
         first = next((p for p in module.parameters() if p.is_floating_point()), None)
@@ -145,7 +157,7 @@ class Held:
         ]  # fmt: skip
 
     def weight(self, layer: str) -> Tensor:
-        return self.module.get_parameter(self.layers[layer]).detach()
+        return _constant(self.module.get_parameter(self.layers[layer]))
 
     def tensor(self, array: Any) -> Tensor:
         """An array as the module expects it: on its device, and numbers in its precision."""
@@ -161,7 +173,7 @@ class Held:
         Buffers are copies: what a call counts or averages is forgotten with it. An error of the
         user's function is told as `what` failed.
         """
-        state = {f"module.{n}": p.detach() for n, p in self.module.named_parameters()}
+        state = {f"module.{n}": _constant(p) for n, p in self.module.named_parameters()}
         state |= {f"module.{n}": b.clone() for n, b in self.module.named_buffers()}
         state |= {f"module.{self.layers[n]}": w for n, w in (weights or {}).items()}
         try:
@@ -180,7 +192,8 @@ def held(module: Module) -> Iterator[Held]:
     kept = {name: tensor.detach().to("cpu", copy=True) for name, tensor in _tensors(module).items()}
     module.eval()
     try:
-        yield holder
+        with holder.torch.inference_mode(False):  # wherever we are called, masks need gradients
+            yield holder
     finally:
         for part, mode in modes.items():
             part.training = mode
@@ -199,21 +212,26 @@ def twins(
     module: Module, untrained: Module | None, seed: int
 ) -> Iterator[tuple[Held, Held | None, str]]:
     """The module and its untrained twin, or why it has none."""
-    why = ""
-    if untrained is None:
-        try:
-            untrained = untrained_twin(module, seed)
-        except NotApplicable as error:
-            why = str(error)
     with held(module) as mine:
+        why = ""
+        if untrained is None:
+            try:
+                untrained = untrained_twin(module, seed)
+            except NotApplicable as error:
+                why = str(error)
         if untrained is None:
             yield mine, None, why
             return
-        if _shapes(untrained) != _shapes(module):
-            raise InvalidRequest(
-                "untrained has other parameters than the module: give a copy of the same shape"
-            )
         with held(untrained) as twin:
+            if _shapes(untrained) != _shapes(module):
+                raise InvalidRequest(
+                    "untrained has other parameters than the module: give a copy of the same shape"
+                )
+            if checksum(untrained) == checksum(module):
+                raise InvalidRequest(
+                    "untrained has the weights of the module: give a copy made before training, "
+                    "with copy.deepcopy(module)"
+                )
             yield mine, twin, why
 
 
@@ -255,6 +273,12 @@ def _within(torch: Any, module: Module) -> Module:
             return function(self.module, *given)
 
     return Within()
+
+
+def _constant(parameter: Tensor) -> Tensor:
+    """A parameter without its gradient; of one made in inference mode no other can be taken."""
+    found = parameter.detach()
+    return found.clone() if found.is_inference() else found
 
 
 def _tensors(module: Module) -> dict[str, Tensor]:

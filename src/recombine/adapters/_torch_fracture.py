@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from recombine.adapters._torch import Held, Module, moved, twins, without_control
-from recombine.adapters._torch_watch import Inputs, Watched, answer, as_inputs, watch
+from recombine.adapters._torch_watch import Inputs, Watched, answer, as_array, as_inputs, watch
+from recombine.checks import at_least
 from recombine.errors import InvalidRequest, NotApplicable
 from recombine.instruments._instrument import Reading
 from recombine.instruments.fracture import (
@@ -84,9 +85,10 @@ def read_fracture(
 
 
 def _checked(grid: Grid) -> tuple[Inputs, Float[np.ndarray, "task module"]]:
-    latents = np.asarray(grid.latents, np.float64)
+    at_least(grid, sweeps=0)
+    latents = as_array(grid.latents, "latents").astype(np.float64)
     inputs = as_inputs(grid.inputs, 2, "inputs")
-    tasks = np.asarray(grid.inputs[0] if isinstance(grid.inputs, tuple) else grid.inputs).shape[0]
+    tasks = np.shape(grid.inputs[0] if isinstance(grid.inputs, tuple) else grid.inputs)[0]
     if latents.ndim != 2 or len(latents) != tasks or latents.shape[1] < 2:
         raise InvalidRequest(
             f"latents of shape {latents.shape}: expected a row for each of {tasks} tasks and a "

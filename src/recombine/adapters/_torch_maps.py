@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from recombine.adapters._torch import Held, Module, moved, twins, without_control
-from recombine.adapters._torch_watch import Inputs, answer, as_inputs, watch
+from recombine.adapters._torch_watch import Inputs, answer, as_array, as_inputs, watch
+from recombine.checks import at_least
 from recombine.cppn import SYMMETRIES, LayeredCPPN, fracture, layerise, stencil_genome
 from recombine.cppn.sweeps import SMALLEST
 from recombine.errors import InvalidRequest
@@ -48,16 +49,21 @@ def read_maps(
     with their mirror images under the symmetry that the picture has most of (the target, or what
     the module draws). Where there is no untrained twin, the table `notes` says why.
     """
-    shape = np.shape(picture.coordinates)
+    at_least(picture, sweeps=0)
+    places = as_array(picture.coordinates, "coordinates")
+    shape = places.shape
     if len(shape) != 3 or min(shape[:2]) < 2:
         raise InvalidRequest(
             f"coordinates of shape {shape}: expected (row, column, feature), two or more each way"
         )
-    inputs = as_inputs(picture.coordinates, 2, "coordinates")
+    inputs = as_inputs(places, 2, "coordinates")
     rng = np.random.default_rng(host_seed(seed, "picture-fracture"))
     with twins(module, untrained, seed) as (mine, twin, why):
         drawn = _draw(mine, inputs, shape)
-        target = drawn if picture.target is None else np.asarray(picture.target, np.float64)
+        target = drawn if picture.target is None else as_array(picture.target, "a target")
+        target = target.astype(np.float64)
+        if not np.isfinite(target).all():
+            raise InvalidRequest("a target with numbers that are not finite: expected colours")
         if target.shape != drawn.shape:
             raise InvalidRequest(
                 f"a target of shape {target.shape}: the module draws {drawn.shape}"

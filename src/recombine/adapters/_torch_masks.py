@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from recombine.adapters._torch import Held, Module, Tensor, held, unmasked
+from recombine.checks import is_whole
 from recombine.errors import InvalidRequest, unknown
 from recombine.instruments._instrument import Reading
 from recombine.instruments.mask_subject import Keep, MaskSubject
@@ -57,9 +59,10 @@ def learn_masks(
         masks["first"]["encoder.0"]  # an array of truth values in the shape of the weight
     """
     _check_parts(parts)
-    if steps < 1 or learning_rate <= 0:
+    if not is_whole(steps) or steps < 1 or _number("learning_rate", learning_rate) <= 0:
         raise InvalidRequest(
-            f"steps={steps}, learning_rate={learning_rate}: expected at least 1, and more than 0"
+            f"steps={steps!r}, learning_rate={learning_rate}: expected a whole number of at least "
+            "1, and more than 0"
         )
     masking = masking or Masking()
     with held(module) as holder:
@@ -91,6 +94,8 @@ def read_subnetworks(
     the table `not masked` has the others, the largest first: what a part does there is not seen.
     """
     check_company(parts)
+    if _number("chance", chance) >= 1:
+        raise InvalidRequest(f"chance={chance}: expected a score below 1, which is perfect")
     instrument, found = Subnetworks(batches=batches, draws=draws), {}
     with held(module) as holder:
         keeps = [_checked(holder, part.name, masks) for part in parts]
@@ -169,12 +174,10 @@ class MaskedModule(MaskSubject):
         }
         for number in range(batches):
             batch = _drawn(self.holder, part, draw, self.seed, f"{stream}/{number}")
+            what = f"the score of part {part.name}"
             with torch.no_grad():
-                what = f"the score of part {part.name}"
-                value = float(self.holder.call(what, part.score, batch, weights=weights))
-            if not np.isfinite(value):
-                raise InvalidRequest(f"{what} is {value}: expected a finite number")
-            found.append(value)
+                said = self.holder.call(what, part.score, batch, weights=weights)
+            found.append(_number(what, said))
         return float(np.mean(found))
 
 
@@ -250,8 +253,9 @@ def _check_loss(
     torch: Any, loss: Any, part: str, step: int, scores: Mapping[str, Tensor] | None
 ) -> None:
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        given = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise InvalidRequest(f"the loss of part {part} is {given}: expected a tensor of one number")
+        raise InvalidRequest(
+            f"the loss of part {part} is {_given(loss)}: expected a tensor of one number"
+        )
     if not torch.isfinite(loss).all():
         raise InvalidRequest(
             f"the loss of part {part} is {loss.item()} at step {step}: expected finite numbers; a "
@@ -297,10 +301,32 @@ def _checked(holder: Held, part: str, masks: Mapping[str, Keep]) -> Keep:
             raise InvalidRequest(
                 f"the mask of {part} over {name} has shape {np.shape(mask)}: expected {shape}"
             )
-        found[name] = np.asarray(mask, bool)
+        keep = np.asarray(mask)
+        if not np.isin(keep, (0, 1)).all():
+            other = keep[~np.isin(keep, (0, 1))][0]
+            raise InvalidRequest(
+                f"the mask of {part} over {name} holds {other}: expected truth values, such as "
+                "those of mask > 0.5"
+            )
+        found[name] = keep.astype(bool)
     if not found:
         raise InvalidRequest(f"the mask of {part} lies over no layer")
     return found
+
+
+def _number(what: str, said: Any) -> float:
+    try:
+        value = float(said)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidRequest(f"{what} is {_given(said)}: expected one number") from error
+    if not math.isfinite(value):
+        raise InvalidRequest(f"{what} is {value}: expected a finite number")
+    return value
+
+
+def _given(said: Any) -> str:
+    """The shape of several numbers, or the type of what has none."""
+    return str(tuple(said.shape)) if hasattr(said, "shape") else type(said).__name__
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:

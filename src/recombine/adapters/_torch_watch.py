@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from recombine.adapters._torch import ROOT, Held, Tensor
+from recombine.adapters._torch import ROOT, Held, Tensor, in_short
 from recombine.errors import InvalidRequest, NotApplicable, unknown
 
 ROWS = 4096  # looked at together
@@ -54,6 +54,12 @@ def watch(holder: Held, inputs: Inputs, layers: Sequence[str] = ()) -> Watched:
         for label, output in outputs.items():
             heard.setdefault(label, []).append(output)
     found = {label: np.concatenate(parts) for label, parts in heard.items()}
+    silent = [name for name in layers if name not in found]
+    if silent:
+        raise NotApplicable(
+            f"layer {in_short(silent)} of {type(holder.module).__name__} was not run by itself: "
+            "name the part that it is run by, or another"
+        )
     if found and not layers:
         found.popitem()  # what is run last makes the answer
     if not found:
@@ -78,7 +84,7 @@ def answer(
 
 def as_inputs(given: Any, axes: int, what: str) -> Inputs:
     """Arrays (one, or a tuple with one for each argument) with so many axes in common, as rows."""
-    arrays = tuple(np.asarray(one) for one in (given if isinstance(given, tuple) else (given,)))
+    arrays = tuple(as_array(one, what) for one in (given if isinstance(given, tuple) else (given,)))
     shapes = [array.shape for array in arrays]
     if not arrays or len({s[:axes] for s in shapes}) > 1 or min(len(s) for s in shapes) < axes:
         raise InvalidRequest(f"{what} of shapes {shapes}: expected the same first {axes} axes")
@@ -87,7 +93,23 @@ def as_inputs(given: Any, axes: int, what: str) -> Inputs:
     return tuple(array.reshape(-1, *array.shape[axes:]) for array in arrays)
 
 
+def as_array(given: Any, what: str) -> np.ndarray:
+    """Numbers as an array; a tensor may be anywhere, in any precision, and ask for a gradient."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = given.float() if given.dtype.itemsize < 4 and given.is_floating_point() else given
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InvalidRequest(f"{what} have rows of unequal length: expected an array") from error
+    if array.dtype.kind not in "biufc":
+        raise InvalidRequest(f"{what} of type {array.dtype}: expected an array of numbers")
+    return array
+
+
 def _named(holder: Held, wanted: Sequence[str]) -> list[str]:
+    if isinstance(wanted, str):
+        raise InvalidRequest(f"layers={wanted!r}: expected names, such as {(wanted,)!r}")
     known = {name or ROOT for name, _ in holder.module.named_modules()}
     for name in wanted:
         if name not in known:
@@ -176,13 +198,18 @@ def _answer(
     what = f"{type(holder.module).__name__} on inputs of shapes {[one.shape for one in rows]}"
     with holder.torch.no_grad():
         given = [holder.tensor(one) for one in rows]
-        said = _tensor(holder.call(what, lambda module: module(*given), weights=weights))
-    if said is None or said.dim() < 1 or said.shape[0] != len(rows[0]):
-        raise NotApplicable(f"{what} does not answer with a tensor that has a row for each")
-    found = said.detach().double().reshape(len(rows[0]), -1).cpu().numpy()
-    if not weights and not np.isfinite(found).all():
+        said = holder.call(what, lambda module: module(*given), weights=weights)
+    found = _tensor(said)
+    if found is None or found.dim() < 1 or found.shape[0] != len(rows[0]):
+        given = type(said).__name__ if found is None else f"shape {tuple(found.shape)}"
+        raise NotApplicable(
+            f"{what} answers with {given}: expected a tensor with a row for each, or a tuple that "
+            "begins with one; a module around it can pick it out"
+        )
+    numbers = found.detach().double().reshape(len(rows[0]), -1).cpu().numpy()
+    if not weights and not np.isfinite(numbers).all():
         raise NotApplicable(f"{what} answers with numbers that are not finite")
-    return found
+    return numbers
 
 
 def _tensor(output: Any) -> Tensor | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from recombine.checks import is_whole
 from recombine.cppn.archive import Archive, Individual, archived
 from recombine.cppn.genome import Genome
 from recombine.cppn.graph import picture
@@ -115,7 +116,7 @@ def _child(parent: Genome, rng: np.random.Generator, born: int, limits: Limits) 
 
 
 def _positive(evaluations: int, bins: int = 1) -> None:
-    if evaluations < 1 or bins < 1:
+    if not all(is_whole(count) and count >= 1 for count in (evaluations, bins)):
         raise InvalidRequest(
-            f"{evaluations} evaluations and {bins} bins: expected at least 1 of each"
+            f"{evaluations!r} evaluations and {bins!r} bins: expected whole numbers of at least 1"
         )

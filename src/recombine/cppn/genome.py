@@ -138,10 +138,11 @@ def read_genome(source: str | Path | bytes) -> Genome:
     recombine.errors.InvalidRequest: bytes: no genome in it: expected nodes/node elements
     """
     if not isinstance(source, str | Path | bytes):
-        raise InvalidRequest(f"a genome from {source!r}: expected a path, or the bytes of a file")
+        given = "None" if source is None else type(source).__name__
+        raise InvalidRequest(f"a genome from {given}: expected a path, or the bytes of a file")
     name = "bytes" if isinstance(source, bytes) else str(source)
     try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+        data = source if isinstance(source, bytes) else _read(Path(source))
     except OSError as error:
         raise InvalidRequest(f"{name}: cannot be read ({error.strerror or error})") from error
     except ValueError as error:  # it holds a character that no path can, and no terminal prints
@@ -149,10 +150,18 @@ def read_genome(source: str | Path | bytes) -> Genome:
     try:
         return _from_tree(_parsed(_unpacked(data)))
     except InvalidRequest as error:
-        raise InvalidRequest(f"{name}: {error}") from error
+        told = " ".join(str(error).split())  # what a node is called may be of several lines
+        raise InvalidRequest(f"{name}: {told}") from error
+
+
+def _read(path: Path) -> bytes:
+    """The file, or enough of it to tell that it is too large."""
+    with path.open("rb") as file:
+        return file.read(LARGEST + 1)
 
 
 def _unpacked(data: bytes) -> bytes:
+    _check_size(data)
     if not data.startswith(b"PK"):
         content = data
     else:
@@ -165,9 +174,13 @@ def _unpacked(data: bytes) -> bytes:
                     content = inner.read(LARGEST + 1)  # what a header promises is not believed
         except DAMAGE as error:
             raise InvalidRequest(f"a damaged or locked zip archive ({error})") from error
+    _check_size(content)
+    return content
+
+
+def _check_size(content: bytes) -> None:
     if len(content) > LARGEST:
         raise InvalidRequest(f"more than {LARGEST} bytes: no genome is so large")
-    return content
 
 
 class _NoDeclarations(ET.TreeBuilder):

@@ -109,7 +109,10 @@ def module_arrays(learner: TaskLearner) -> dict[str, Any]:
         listed["without"].append(unseen[~has_unseen[:, module]])
         for which in ("with", "without"):
             if not listed[which][-1].size:
-                raise NotApplicable(f"no unseen combination {which} module {module}")
+                raise NotApplicable(
+                    f"no unseen combination {which} module {module}, on which masks are tested: "
+                    "hold out more of them, or draw others with another seeds.support"
+                )
     tables = {which: _table(lists, rng) for which, lists in listed.items()}
     return {**given.merged(), "listed": tables}
 
