@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -358,6 +359,9 @@ def test_log_probabilities_are_summed_where_the_endpoint_gives_them(tmp_path):
         ({"attempts": 0}, "attempts=0"),
         ({"workers": 0}, "workers=0"),
         ({"most_calls": 0}, "most_calls=0: expected at least 1"),
+        ({"timeout": 0}, "timeout=0: expected more than 0 seconds"),
+        ({"timeout": math.nan}, "timeout=nan: expected"),
+        ({"timeout": math.inf}, "timeout=inf: expected"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(tmp_path, settings, complaint):

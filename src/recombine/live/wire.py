@@ -72,7 +72,7 @@ class _UntilTime(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the answer is too slow")
+            raise TimeoutError
         self._socket.settimeout(left)
         return self._file.readinto(buffer)
 
@@ -134,7 +134,10 @@ def post(
                 raise Trouble(f"HTTP {error.code}", _retry_after(error)) from None
             raise Refused(error.code, _said(error)) from None
     except (OSError, http.client.HTTPException) as error:
-        raise Trouble(str(getattr(error, "reason", "") or error or type(error))) from None
+        reason = getattr(error, "reason", "") or error
+        if isinstance(reason, TimeoutError):
+            reason = f"no whole answer in {timeout:g} s"
+        raise Trouble(str(reason) or str(type(error))) from None
 
 
 def _read_all(reply: Any) -> bytes:
