@@ -300,7 +300,10 @@ def _check_address(endpoint: str) -> None:
     try:
         parts = urllib.parse.urlsplit(endpoint)
         well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # such as a port that is no number
+        (parts.hostname or "").encode("idna")
+        # Other letters and blanks cannot be sent: they are written with % there.
+        well = well and parts.path.isascii() and endpoint.split() == [endpoint]
+    except ValueError:  # such as a port that is no number, or a name too long to be one
         parts, well = None, False
     if parts and (parts.username is not None or parts.query or parts.fragment):
         raise InvalidRequest(
