@@ -175,6 +175,13 @@ def drips(handler: Handler) -> None:
         handler.wfile.flush()
 
 
+def drips_head(handler: Handler) -> None:
+    """Sends the head of its reply byte by byte, so that there is no body yet to wait for."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    while not handler.server.closing.wait(0.05):
+        handler.wfile.write(b"x")
+
+
 def drops(handler: Handler) -> None:
     """Closes the connection without a word."""
     handler.connection.close()

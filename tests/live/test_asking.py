@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from recombine.errors import InvalidRequest, NotApplicable, RecombineError
+from recombine.errors import InvalidRequest, NotApplicable, RecombineError, StoreError
 from recombine.lab.study import Claim, Evidence
 from recombine.live import (
     REGISTRY,
@@ -123,6 +123,21 @@ def test_a_run_continues_where_it_stopped_and_asks_nothing_again(tmp_path):
 
     run_kit(Sums(), Scripted(fresh, "adder"), tmp_path)
     assert summary_in(tmp_path)["finished"] and summary_in(tmp_path)["warnings"] == []
+
+
+def test_a_second_command_on_one_folder_is_refused_while_the_first_is_asking(tmp_path):
+    refused = []
+
+    def ask_there_too(prompt):
+        with pytest.raises(StoreError, match="another process is asking into") as caught:
+            run_kit(Sums(), Scripted(adds, "calculator"), tmp_path, SumOptions(items=3))
+        refused.append(str(caught.value))
+        return adds(prompt)
+
+    outcome = run_kit(Sums(), Scripted(ask_there_too, "calculator"), tmp_path, SumOptions(items=3))
+    assert outcome.summary["finished"] and len(refused) == 3
+    again = run_kit(Sums(), Scripted(ask_there_too, "calculator"), tmp_path, SumOptions(items=3))
+    assert again.summary == outcome.summary and len(refused) == 3
 
 
 def test_more_items_may_be_asked_for_later(tmp_path):

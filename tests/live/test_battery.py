@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import time
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from recombine.live.battery_steps import VOCABULARY
 from recombine.live.battery_tasks import ROLES, TASKS, scan_phrases
 from recombine.live.differences import mean_difference
 from recombine.live.kit import scored, shuffled
-from recombine.live.parsing import final, marks
+from recombine.live.parsing import final, marks, numbers, whole_number, words
 
 KIT = kit_named("battery")
 DEPTHS = {"depths": "1,2,3,4,5,6,7"}
@@ -223,6 +224,18 @@ def test_what_cannot_be_read_is_told_from_what_is_wrong(kind, gold, answer, corr
 def test_no_answer_breaks_the_parser(text, kind):
     found = marks(kind, "yes", text)
     assert set(found.values()) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    "end", ["The answer" + " {}", "{}", "{}x", "answer{}x", "ANSWER: {}", "123 456{}"]
+)
+@pytest.mark.parametrize("loop", [" ", "\n", " \n", "*", ".", "9", "1,", " 789", "answer "])
+def test_a_model_that_ends_in_a_loop_is_read_in_no_time(loop, end):
+    said = end.format(loop * 20_000)
+    before = time.monotonic()
+    for read in (words, numbers, whole_number):
+        read(said)
+    assert time.monotonic() - before < 1
 
 
 def test_the_report_says_where_a_model_that_manages_two_steps_falls_below_one_half(tmp_path):

@@ -14,7 +14,7 @@ from recombine.cli.parser import build
 from recombine.errors import InvalidRequest, RecombineError
 from recombine.live.battery_solver import solve
 
-from .standin import StandIn, fails, filtered
+from .standin import StandIn, fails, filtered, hangs
 
 SMALL = "--items 1 --set tasks=logic,strings depths=1,2 novelty=new"
 
@@ -121,6 +121,10 @@ def test_a_spent_cap_prints_the_partial_result_and_how_to_continue(tmp_path, cap
             "^--price-in 2.5: --price-out is missing; give",
         ),
         ("--items 1 --dry-run --price-out 8", "^--price-out 8.0: --price-in is missing; give"),
+        (
+            "--endpoint http://127.0.0.1:9/v1 --model m --key-variable none --to run --timeout -1",
+            r"^--timeout -1\.0: expected more than 0 seconds",
+        ),
         ("--items 1 --dry-run --workers 0", "^--workers 0: expected at least 1"),
         ("--items 1 --dry-run --most-calls 0", "^--most-calls 0: expected at least 1"),
         ("--items 99", "--items 99: commands has no more than about 50 different questions"),
@@ -132,6 +136,14 @@ def test_mistakes_are_named_as_they_were_typed(words, complaint, monkeypatch, tm
     with pytest.raises(RecombineError, match=complaint):
         typed(f"battery {words}")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_answer_that_takes_longer_than_it_may_is_told_with_the_option(monkeypatch, tmp_path):
+    monkeypatch.setattr("recombine.live.client.LONGEST_PAUSE", 0.001)
+    with StandIn(solve, always=hangs) as server:
+        words = f"battery {SMALL} --endpoint {server.url} --model m --key-variable none"
+        with pytest.raises(RecombineError, match=r"whole answer in 0[.]1 s, --timeout gives it"):
+            typed(f"{words} --to {tmp_path}/run --quiet --timeout 0.1")
 
 
 def test_a_blank_key_is_none_and_is_told_in_options(monkeypatch, tmp_path):

@@ -133,7 +133,7 @@ def model_of(
         )
     return ChatEndpoint(
         chosen.endpoint, chosen.model, log, key_variable=variable, most_calls=chosen.most_calls,
-        workers=chosen.workers, longest=longest,
+        workers=chosen.workers, longest=longest, timeout=chosen.timeout,
     ), folder  # fmt: skip
 
 
@@ -266,6 +266,8 @@ def as_typed(message: str) -> str:
     text = re.sub(r"\b(items|longest|workers|seed)=(-?\d+)", r"--\1 \2", message)
     text = re.sub(r"\bprice_(in|out)=(\S+):", r"--price-\1 \2:", text)
     text = re.sub(r"\bprice_(in|out)\b", r"--price-\1", text)
+    text = re.sub(r"\btimeout=(\S+):", r"--timeout \1:", text)
+    text = re.sub(r"(no whole answer in \S+ s)", r"\1, --timeout gives it longer", text)
     text = re.sub(r"\bmost_calls=(-?\d+)", r"--most-calls \1", text)
     text = text.replace("most_calls", "--most-calls")
     text = re.sub(r"(with|variable of) key_variable$", r"\1 --key-variable", text)

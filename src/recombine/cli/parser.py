@@ -359,6 +359,8 @@ def _live(parser: argparse.ArgumentParser) -> None:
                         help="an answer may be (default: the kit's)")  # fmt: skip
     parser.add_argument("--workers", type=int, default=4, metavar="N",
                         help="questions under way at a time (4)")  # fmt: skip
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS",
+                        help="for one answer of an endpoint (120)")  # fmt: skip
     parser.add_argument("--device", default="cpu", help="of a local model, such as cuda (cpu)")
     parser.add_argument("--dtype", default="float32", help="of a local model (float32)")
     parser.add_argument("--yes", action="store_true", help="do not ask whether the price is right")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +10,7 @@ from recombine.data.checking import cached, problems
 from recombine.data.fetching import Patience, Progress, copy, download, set_aside
 from recombine.data.registry import SETS, DataSet, File, set_named
 from recombine.errors import InvalidRequest, RecombineError, StoreError
-from recombine.lab.files import make_folder, sha256_file, writing
+from recombine.lab.files import alone, make_folder, sha256_file
 
 VARIABLE = "RECOMBINE_DATA"
 
@@ -93,7 +90,7 @@ def get(
         return place
     make_folder(place)
     report = progress or (lambda name, done, total: None)
-    with _alone(wanted, place):
+    with alone(place, f"getting {wanted.name} into"):
         wrong = problems(wanted, place)
         for file in (file for file in wanted.files if file.name in wrong):
             target = place / file.name
@@ -196,24 +193,3 @@ def _instead(wanted: DataSet) -> str:
         f"bring the files of revision {wanted.revision[:12]} of {wanted.source} here in another "
         f"way and type recombine data get {wanted.name} --from DIR"
     )
-
-
-@contextmanager
-def _alone(wanted: DataSet, place: Path) -> Iterator[None]:
-    """Keeps two processes from writing into one unfinished file; a killed one lets go by itself."""
-    path = place / ".lock"
-    with writing(path, 0):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(
-                f"another process is getting {wanted.name} into {place}: "
-                "wait for it, then type the same command"
-            ) from None
-        except OSError:
-            pass  # a file system without locks: the sums still tell what went wrong
-        yield
-    finally:
-        os.close(fd)

@@ -8,6 +8,7 @@ folder appear in a single step.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -26,6 +27,7 @@ from recombine.lab.store_process import temporary_name
 CHUNK = 8 * 2**20
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _TAG = "$float"
+LOCK = ".lock"
 
 
 class System:
@@ -230,6 +232,26 @@ def make_folder(path: Path) -> None:
     with writing(path, 0):
         path.mkdir(exist_ok=True)
         sync_folder(path.parent)
+
+
+@contextmanager
+def alone(folder: Path, doing: str) -> Iterator[None]:
+    """Keeps a second process out of a folder; one that is killed lets go by itself."""
+    path = folder / LOCK
+    with writing(path, 0):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(
+                f"another process is {doing} {folder}: wait for it, then type the same command"
+            ) from None
+        except OSError:
+            pass  # a file system without locks: one can only ask people not to do this
+        yield
+    finally:
+        os.close(fd)
 
 
 def commit_folder(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recombine.errors import InvalidRequest, RecombineError, StoreError
-from recombine.lab.files import make_folder, parse_json, read_bytes, write_json
+from recombine.lab.files import LOCK, alone, make_folder, parse_json, read_bytes, write_json
 from recombine.live.client import AskingError
 from recombine.live.comparing import earlier
 from recombine.live.kit import Answers, Kit, Question, scored
@@ -138,16 +138,18 @@ def run_kit(
     folder = Path(folder)
     other = None if against is None else earlier(against, kit, questions)
     claim_folder(folder, kit, model)
-    asked = model if isinstance(model, Keeping) else Remembering(model, folder / ANSWERS)
-    stopped: RecombineError | None = None
-    interrupt: KeyboardInterrupt | None = None
-    try:
-        for _ in asked.ask([q.prompt for q in _order(kit, questions)], progress):
-            pass
-    except AskingError as error:
-        stopped = error
-    except KeyboardInterrupt as error:
-        interrupt = error
+    # Another command here would pay for what this one is being told.
+    with alone(folder, "asking into"):
+        asked = model if isinstance(model, Keeping) else Remembering(model, folder / ANSWERS)
+        stopped: RecombineError | None = None
+        interrupt: KeyboardInterrupt | None = None
+        try:
+            for _ in asked.ask([q.prompt for q in _order(kit, questions)], progress):
+                pass
+        except AskingError as error:
+            stopped = error
+        except KeyboardInterrupt as error:
+            interrupt = error
     kept = {q.id: found for q in questions if (found := asked.kept(q.prompt)) is not None}
     if not kept and (failure := stopped or interrupt):
         raise failure
@@ -172,8 +174,8 @@ def claim_folder(folder: Path, kit: Kit, model: Model) -> None:
                 f"{folder} holds answers of {found['model']} to {found['kit']}: give another folder"
             )
         path.unlink()  # nothing was answered: perhaps the address was wrong
-    others = [f.name for f in folder.iterdir() if f.name != ANSWERS] if folder.is_dir() else []
-    if others:
+    others = {f.name for f in folder.iterdir()} if folder.is_dir() else set()
+    if others - {ANSWERS, LOCK}:
         raise InvalidRequest(f"{folder} holds other files: give a new or empty folder")
     make_folder(folder)
     write_json(path, wanted)

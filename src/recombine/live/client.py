@@ -20,6 +20,7 @@ from recombine.live.model import Answer, Progress, is_answer
 from recombine.live.wire import LONGEST_PAUSE, Refused, Trouble, post
 
 PATH = "/chat/completions"
+DAY = 86_400  # seconds; a socket does not wait much longer
 TURNED_AWAY = 20  # questions in a row that the endpoint refuses, after which no more are asked
 TALLY = "RECOMBINE_TALLY"  # the folder in which processes that follow one another count calls
 
@@ -76,8 +77,10 @@ class ChatEndpoint:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidRequest(f"{name}={value}: expected at least 1")
-        if self.timeout <= 0:
-            raise InvalidRequest(f"timeout={self.timeout}: expected more than 0 seconds")
+        if not 0 < self.timeout <= DAY:  # nor NaN
+            raise InvalidRequest(
+                f"timeout={self.timeout}: expected more than 0 seconds, {DAY} at most"
+            )
         self.endpoint = self.endpoint.rstrip("/").removesuffix(PATH)
         self._lock = threading.Lock()
         self._refused = self._answered = 0  # refused in a row, and answered in all
@@ -297,7 +300,10 @@ def _check_address(endpoint: str) -> None:
     try:
         parts = urllib.parse.urlsplit(endpoint)
         well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # such as a port that is no number
+        (parts.hostname or "").encode("idna")
+        # Other letters and blanks cannot be sent: they are written with % there.
+        well = well and parts.path.isascii() and endpoint.split() == [endpoint]
+    except ValueError:  # such as a port that is no number, or a name too long to be one
         parts, well = None, False
     if parts and (parts.username is not None or parts.query or parts.fragment):
         raise InvalidRequest(

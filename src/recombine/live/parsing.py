@@ -10,14 +10,16 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping
 
-_MARKER = re.compile(r"\banswer\b[\s*_`]*(?:is)?[\s*_`]*[:=]|\banswer is\b", re.IGNORECASE)
+# Each pattern takes a time that goes with the length of the text: some models end in thousands of
+# blanks, stars or digits. `*+` and `++` give nothing back, and what follows them is none of it.
+_MARKER = re.compile(r"\banswer\b[\s*_`]*+(?:is[\s*_`]*+)?[:=]|\banswer is\b", re.IGNORECASE)
 # What was asked for, alone on its line: a remark after it may speak of "the answer:", too.
 _ASKED = re.compile(r"^[ \t*_`#>]*ANSWER[ \t*_`]*:[ \t*_`]*(\S.*)$", re.MULTILINE)
-_FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
+_FENCE = re.compile(r"^[^\S\n]*```.*$", re.MULTILINE)
 _BOXED = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}")
 _GROUPED = re.compile(r"(?<!\d)\d{1,3}([ '’_\u00a0\u2009\u202f])\d{3}(?:\1\d{3})*(?!\d)")
 _BRACKETED = re.compile(r"\([^()]*\)")
-_FACTORS = re.compile(r"\d+\s*(?:[*×x·]|\\times|\\cdot|times)\s*\d+")
+_FACTORS = re.compile(r"(?<!\d)\d++\s*+(?:[*×x·]|\\times|\\cdot|times)\s*+\d++")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»"}
 
 
@@ -54,7 +56,7 @@ def bare(text: str) -> str:
     while before != text:
         before = text
         text = text.strip().strip("*_`").strip()
-        text = text.removesuffix(".")
+        text = text.rstrip(".")
         if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
             text = text[1:-1]
     return text

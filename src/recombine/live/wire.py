@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import re
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -57,6 +59,55 @@ class Refused(Exception):
         return self.code == UNPROCESSABLE or (self.code == 400 and bool(_OF_TEXT.search(self.said)))
 
 
+class _UntilTime(io.RawIOBase):
+    """What comes from a socket until the time allowed is over, however little comes at once."""
+
+    def __init__(self, source: socket.socket):
+        self._socket, self._file = source, source.makefile("rb", buffering=0)
+        self._deadline = time.monotonic() + (source.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Reply(http.client.HTTPResponse):
+    # By itself a socket limits only each single wait: a drip would hold us for ever, in the head
+    # of a reply as well as in its body.
+    def __init__(self, sock: socket.socket, *rest: Any, **named: Any):
+        super().__init__(sock, *rest, **named)
+        self.fp.close()
+        self.fp = io.BufferedReader(_UntilTime(sock))
+
+
+class _Plain(http.client.HTTPConnection):
+    response_class = _Reply
+
+
+class _Secure(http.client.HTTPSConnection):
+    response_class = _Reply
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Plain, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Secure, req)
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     # An endpoint that redirects elsewhere would be handed the key.
     def redirect_request(self, req, fp, code, msg, headers, newurl):
@@ -74,29 +125,29 @@ def post(
         url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers}
     )
     try:
-        opener = urllib.request.build_opener(_NoRedirect)
+        opener = urllib.request.build_opener(_NoRedirect, _Http, _Https)
         with opener.open(request, timeout=timeout) as reply:
-            return _message(_read_all(reply, time.monotonic() + timeout))
+            return _message(_read_all(reply))
     except urllib.error.HTTPError as error:
         with error:
             if error.code in (408, 429) or error.code >= 500:
                 raise Trouble(f"HTTP {error.code}", _retry_after(error)) from None
             raise Refused(error.code, _said(error)) from None
     except (OSError, http.client.HTTPException) as error:
-        raise Trouble(str(getattr(error, "reason", "") or error or type(error))) from None
+        reason = getattr(error, "reason", "") or error
+        if isinstance(reason, TimeoutError):
+            reason = f"no whole answer in {timeout:g} s"
+        raise Trouble(str(reason) or str(type(error))) from None
 
 
-def _read_all(reply: Any, deadline: float) -> bytes:
-    """The whole reply: an endpoint that drips may neither hold us for ever nor fill the memory."""
-    parts, size = [], 0
-    while part := reply.read1(65536):
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST or time.monotonic() > deadline:
-            raise TimeoutError(f"the answer is too long or too slow ({size} bytes so far)")
+def _read_all(reply: Any) -> bytes:
+    """The whole reply, unless it would fill the memory."""
+    whole = reply.read(LARGEST + 1)
+    if len(whole) > LARGEST:
+        raise OSError(f"the answer is longer than {LARGEST} bytes")
     if reply.length:  # closed before all that was promised had come
-        raise http.client.IncompleteRead(b"".join(parts), reply.length)
-    return b"".join(parts)
+        raise http.client.IncompleteRead(whole, reply.length)
+    return whole
 
 
 def _message(reply: bytes) -> dict[str, Any]:
@@ -121,6 +172,8 @@ def _message(reply: bytes) -> dict[str, Any]:
 
 
 def _said(error: urllib.error.HTTPError) -> str:
+    if 300 <= error.code < 400:
+        return f"it leads to {error.headers.get('Location')}, where nobody is sent"
     try:
         return error.read(4096).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException):
