@@ -233,7 +233,7 @@ def test_a_preset_without_a_placebo_says_so():
     none = dataclasses.replace(GRID, placebo_seeds=0)
     found = judged(made(grid=none), none)
     assert found["likely answers come first"].verdict == "supported"
-    assert "Not part of this preset" in found["placebo: no shift comes first"].note
+    assert "No results of" in found["placebo: no shift comes first"].note
     (figure,) = next(s.figures for s in STUDY.sections(none, made(grid=none)) if s.figures)
     assert figure.data is not None and len({r[0] for r in figure.data.rows}) == 1
 

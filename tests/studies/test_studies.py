@@ -45,9 +45,12 @@ SLOW = ("goals", "images", "construction", "architectures", "preference-law", "p
         "anatomy", "sequences", "collection", "foretold", "model-scaling", "encodings")  # fmt: skip
 
 
-@pytest.mark.parametrize(
+EACH = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in REGISTRY]
 )
+
+
+@EACH
 def test_a_study_runs_to_a_report_and_a_second_run_does_nothing(name, store):
     request = Request(study_named(name), "smoke")
     outcome = run(request, Session(store))
@@ -60,6 +63,15 @@ def test_a_study_runs_to_a_report_and_a_second_run_does_nothing(name, store):
     write_report(store, again)
     assert (page.read_bytes(), numbers.read_bytes()) == first
     assert json.loads(first[1])["claims_id"] == summary_of(collect(request, store))["claims_id"]
+
+
+@EACH
+def test_whatever_part_of_a_study_is_there_can_be_judged_and_shown(name, store):
+    study, grid = study_named(name), study_named(name).grid("smoke")
+    whole = list(run(Request(study, "smoke"), Session(store)).results)
+    for rows in (*([row] for row in whole[:6]), whole[1:], whole[:-1]):
+        judge(study.claims(grid), Results(rows))
+        assert study.sections(grid, Results(rows)) is not None
 
 
 def test_the_published_grid_has_as_many_impossible_cells_as_was_counted_by_hand():

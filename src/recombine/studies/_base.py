@@ -201,11 +201,11 @@ def require(values: np.ndarray, what: str, least: int = 2, note: str = "") -> np
 
 
 def require_labels(results: Results, **wanted: Any) -> Results:
-    """The rows with these labels, or a refusal that says what the preset lacks."""
+    """The rows with these labels, or a refusal that says what is not there."""
     found = results.where(**wanted)
     if not found:
         missing = ", ".join(f"{name} {value}" for name, value in wanted.items())
-        raise NotTested(f"Not part of this preset: {missing}.")
+        raise NotTested(f"No results of {missing}.")
     return found
 
 

@@ -69,17 +69,7 @@ def told(values: np.ndarray | Sequence[float]) -> str:
 
 def swap_section(grid: Any, results: Results) -> Section:
     home = results.where(width=max(grid.width), held_out=min(grid.held_out))
-    models = there(home)
-    series = [
-        Estimates(name, *zip(*(
-            estimate([number(row) for row in whole(home.where(model=m))]) for m in models
-        ), strict=True))
-        for name, number in (("trained pairs", parts.seen), ("held-out pairs", parts.unseen))
-    ]  # fmt: skip
-    figures = [dots(
-        f"Swaps, width {max(grid.width)}, {min(grid.held_out):.3g} of the pairs held out",
-        [NAMES[m] for m in models], series, value_label=RIGHT, references=[HALF],
-    )] if models else []  # fmt: skip
+    figures = [_widest(grid, home)] if home else []
     figures += _scaling(grid, results) if len(grid.width) > 1 else []
     return Section(
         "Which features belong together",
@@ -88,6 +78,23 @@ def swap_section(grid: Any, results: Results) -> Section:
         "together: there, a network that only knows the pairs it was shown says no to all.",
         figures, (_swap_table(results),),
     )  # fmt: skip
+
+
+def _widest(grid: Any, home: Results) -> Figure:
+    models = there(home)
+    series = [
+        Estimates(name, *zip(*(
+            estimate([number(row) for row in whole(home.where(model=m))]) for m in models
+        ), strict=True))
+        for name, number in (("trained pairs", parts.seen), ("held-out pairs", parts.unseen))
+    ]  # fmt: skip
+    return dots(
+        f"Swaps, width {max(grid.width)}, {min(grid.held_out):.3g} of the pairs held out",
+        [NAMES[m] for m in models],
+        series,
+        value_label=RIGHT,
+        references=[HALF],
+    )
 
 
 def _scaling(grid: Any, results: Results) -> list[Figure]:

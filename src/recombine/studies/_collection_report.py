@@ -33,7 +33,7 @@ COVERED = 3  # seeds whose supports are counted again for the table
 def sections(grid: Grid, results: Results) -> list[Section]:
     rows = parts.of_budget(grid, results)
     found = [_advantage(grid, rows)]
-    found += [_scores(grid, rows, family) for family in grid.families]
+    found += [_scores(grid, rows, family) for family in grid.families if rows.where(family=family)]
     found.append(_coverage(grid, rows))
     if grid.budgets:
         found.append(_budgets(grid, results))
@@ -121,7 +121,11 @@ def _coverage(grid: Grid, rows: Results) -> Section:
                  for row in few.where(strategy=NOTHING)}  # fmt: skip
         for start in parts.starts(grid, family):
             for name in ORDER:
-                chosen = few.where(start=start, strategy=name)
+                chosen = [
+                    row
+                    for row in few.where(start=start, strategy=name)
+                    if name != UNCERTAINTY or (family, start, row.labels["seed"]) in begun
+                ]
                 if chosen:
                     supports = [parts.covered(grid, row, begun) for row in chosen]
                     table.append([start, TITLES.get(name, name), *_about(supports)])

@@ -46,11 +46,21 @@ def seen(row: Row) -> float:
 
 def sections(grid: Any, results: Results) -> list[Section]:
     large = results.where(width=max(grid.width))
+    found = _of_the_widest(grid, results, large) if large else []
+    if len(grid.width) > 1:
+        found.append(Section(
+            "Size", "The lead of likely sentences over random letters, decoding the common shift.",
+            figures=[_sizes(grid, results.where(world=LANGUAGE))],
+        ))  # fmt: skip
+    return [*found, published()]
+
+
+def _of_the_widest(grid: Any, results: Results, large: Results) -> list[Section]:
     placebo = (
         " The placebo learnt the cipher on random letters with all shifts alike, so that none of "
         "this means anything to it."
     ) if large.where(world=PLACEBO) else ""  # fmt: skip
-    found = [
+    return [
         Section(
             "What comes first",
             "Decoding with the common shift. All curves are about the same cipher, and only differ "
@@ -81,12 +91,6 @@ def sections(grid: Any, results: Results) -> list[Section]:
             figures=[_mistaken(grid, large)], tables=_pull(grid, large),
         ),
     ]  # fmt: skip
-    if len(grid.width) > 1:
-        found.append(Section(
-            "Size", "The lead of likely sentences over random letters, decoding the common shift.",
-            figures=[_sizes(grid, results.where(world=LANGUAGE))],
-        ))  # fmt: skip
-    return [*found, published()]
 
 
 def _worlds(rows: Results) -> list[tuple[str, str]]:

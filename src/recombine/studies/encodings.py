@@ -212,11 +212,9 @@ def per_seed(
 
 def worst(grid: Grid, number: Callable[[Row], float]) -> Callable[[Results], Evidence]:
     def measure(results: Results) -> Evidence:
-        behind = [
-            name for name in grid.encoding
-            if np.mean(results.where(encoding=name).values("generalization", "seen"))
-            < base.SEEN_FLOOR
-        ]  # fmt: skip
+        scores = {name: results.where(encoding=name).values("generalization", "seen")
+                  for name in grid.encoding}  # fmt: skip
+        behind = [n for n, found in scores.items() if found.size and found.mean() < base.SEEN_FLOOR]
         if behind and number is not seen:
             raise NotTested(
                 f"Undertrained at this size (mean seen R² below {base.SEEN_FLOOR}): "
