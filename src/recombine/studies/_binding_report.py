@@ -60,8 +60,8 @@ def whole(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if not row.diverged and row.readings]
 
 
-def told(values: np.ndarray | Sequence[float]) -> str:
-    return base.interval_text(np.asarray(values, float))
+def told(values: np.ndarray | Sequence[float], *, shares: bool = False) -> str:
+    return base.interval_text(np.asarray(values, float), shares=shares)
 
 
 # Swaps and held-out pairs
@@ -122,7 +122,8 @@ def _swap_table(results: Results) -> Table:
             for share in results.where(model=model, width=width).labels("held_out"):
                 here = results.where(model=model, width=width, held_out=share)
                 good = whole(here)
-                values = [told([number(row) for row in good if np.isfinite(number(row))])
+                values = [told([number(row) for row in good if np.isfinite(number(row))],
+                               shares=number is not parts.gap)
                           for number in (parts.seen, parts.unseen, parts.gap)]  # fmt: skip
                 twins = here.values("binding", "seen", "untrained")
                 behind = sum(not parts.learnt(row) for row in good)
@@ -167,7 +168,7 @@ def _errors(results: Results, models: Sequence[str]) -> Table:
              "seen_conjunction_expected", "unseen_objects", "unseen_pair")  # fmt: skip
     rows: list[list[Any]] = []
     for here in by_width(results, models):
-        values = [told(here.values("binding", name)) for name in names]
+        values = [told(here.values("binding", name), shares=True) for name in names]
         rows.append([*sized(here), *values, len(here)])
     if models:
         control = results.where(model=models[0])
@@ -175,12 +176,12 @@ def _errors(results: Results, models: Sequence[str]) -> Table:
             ("bag_", "scripted: features without binding"),
             ("", "scripted: sees all"),
         ):
-            values = [told(control.values("binding", f"{prefix}{name}", "planted"))
+            values = [told(control.values("binding", f"{prefix}{name}", "planted"), shares=True)
                       for name in names]  # fmt: skip
             rows.append([told_as, None, None, *values, len(control)])
         rows.append(["untrained " + NAMES[models[0]], None, None,
-                     *(told(control.values("binding", name, "untrained")) for name in names),
-                     len(control)])  # fmt: skip
+                     *(told(control.values("binding", name, "untrained"), shares=True)
+                       for name in names), len(control)])  # fmt: skip
     return Table(
         "Errors by kind",
         ["network", "width", "parameters", "whole scenes right", "objects right",

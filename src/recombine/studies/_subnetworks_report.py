@@ -134,8 +134,9 @@ def _scores(results: Results, tasks: Sequence[str], slices: Sequence[dict[str, A
     return Table(
         "Scores by mask",
         ["task and width" if students else "task", "network", "masks that learnt", "masks in use",
-         "whole network", "mask alone: own", "other", "without it: own", "other ",
-         "without as many at random: own", "other  ", "density"],
+         "whole network", "mask alone: own", "mask alone: other", "without it: own",
+         "without it: other", "without as many at random: own", "without as many: other",
+         "density"],
         rows, f"Learnt: at least {LEARNT:g} on items like those a mask was learnt from. {used}",
     )  # fmt: skip
 
