@@ -111,11 +111,11 @@ def test_a_log_torn_at_any_byte_keeps_the_whole_answers_and_goes_on(tmp_path, se
         # The line break is not part of the answer: a line that lacks only that one is whole.
         whole = sum(cut >= size - 1 for size in sizes)
         torn = cut not in {0, *sizes, *(size - 1 for size in sizes)}
-        with pytest.warns(UserWarning, match="1 damaged lines") if torn else nullcontext():
+        with pytest.warns(UserWarning, match="1 damaged line ") if torn else nullcontext():
             again = AnswerLog(log.path, sealed=sealed)
         assert len(again) == whole
         again.put("new", "x")
-        with pytest.warns(UserWarning, match="1 damaged lines") if torn else nullcontext():
+        with pytest.warns(UserWarning, match="1 damaged line ") if torn else nullcontext():
             assert len(AnswerLog(log.path, sealed=sealed)) == whole + 1
 
 

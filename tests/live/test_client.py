@@ -319,7 +319,7 @@ def test_an_answer_of_another_form_is_skipped_like_a_torn_line_and_asked_again(t
         asked_again = first["about"]["prompt"]
         log.write_text(f"{json.dumps(first | {'answer': entry})}\n{json.dumps(second)}\n", "utf-8")
         model = model_at(server, tmp_path)
-        with pytest.warns(UserWarning, match=r"answers\.jsonl: 1 damaged lines .* is line 1"):
+        with pytest.warns(UserWarning, match=r"answers\.jsonl: 1 damaged line .* is line 1"):
             assert texts(model.ask(["hello", "world"])) == ["HELLO", "WORLD"]
         assert server.prompts[2:] == [asked_again]
 

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 
 # Readings run on threads of our own; BLAS threads on top of them fight for the cores (a reading
 # of 0.07 s took 13 s). Must be set before numpy is loaded.
@@ -23,6 +24,16 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    others = warnings.showwarning
+
+    def tell(message, category, filename, *rest) -> None:
+        """Warnings of ours are about a person's files: no line of a program belongs to them."""
+        if filename == "recombine":
+            say(f"recombine: warning: {message}")
+        else:
+            others(message, category, filename, *rest)
+
+    warnings.showwarning = tell
     chosen = build().parse_args(arguments)
     try:
         code = chosen.run(chosen)

@@ -60,8 +60,9 @@ class AnswerLog:
         if damaged:
             # Not `warn`: that shows the line of a program, which says nothing about a file.
             warnings.warn_explicit(
-                f"{self.path}: {len(damaged)} damaged lines skipped (the first is line "
-                f"{damaged[0]}); what they answered is asked again, unless you stop and mend them",
+                f"{self.path}: {len(damaged)} damaged line{'s' * (len(damaged) > 1)} skipped (the "
+                f"first is line {damaged[0]}); what was answered there is asked again, unless you "
+                "stop and mend it",
                 UserWarning, "recombine", 0,
             )  # fmt: skip
 
