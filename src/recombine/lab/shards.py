@@ -191,14 +191,17 @@ def run_shard(
         progress(shard.id, population.t, population.steps, "compiling")
         compiled = population.compile()
         with _taking(turn, shard, stop):
+            trained = time.monotonic()
             if resumed is None:
                 population.evaluate()
             _train(population, shard, work, checkpoints, stop, progress)
+            trained = time.monotonic() - trained
     checkpoints.wait()
     progress(shard.id, population.steps, population.steps, "committing")
     provenance = {
         "seconds": time.monotonic() - begun,
         "compile_seconds": compiled.seconds,
+        "training_seconds": trained,  # the rest is preparing, and waiting for a turn
         # Not which cells: the plan says it once, and every cell of a stack would list all others.
         "shard": {**asdict(shard), "cells": len(shard.cells), "id": shard.id},
         "resumed": resumed or [],
