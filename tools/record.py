@@ -194,6 +194,9 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"--stacked {told.stacked:g}: expected at least 1, such as 24e6")
     if not SPARE < 60 * told.minutes < math.inf:
         parser.error(f"--minutes {told.minutes:g}: expected more than {SPARE / 60:g}, such as 25")
+    # Data are made, and readings taken, by further interpreters, which must find this source.
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     try:
         return record(told.studies, told)
     except RecombineError as error:
