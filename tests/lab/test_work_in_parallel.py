@@ -16,7 +16,7 @@ from recombine.errors import Interrupted, InvalidRequest
 from recombine.families import Functions, Hyperteacher
 from recombine.instruments import ExactMatch, Generalization
 from recombine.lab import execute, making, readers, reading, run
-from recombine.lab.device import versions
+from recombine.lab.device import Device, versions
 from recombine.lab.execute import Session
 from recombine.lab.identity import canonical, node_id
 from recombine.lab.progress import Watch
@@ -255,6 +255,18 @@ def test_processes_that_find_another_device_do_not_read(
     assert set(taken_here) == {cell.id for cell in CELLS}
     assert capsys.readouterr().err.count("platform is cpu, not gpu") == 1
     assert len(begun) <= readers.at_most()  # and none is begun again for every reading
+
+
+@pytest.mark.parametrize(
+    ("has", "share", "read"),
+    [(None, "", 8), (139, "", 8), (24, "", 1), (24, "0.5", 3), (139, "0.95", 1), (139, "1", 1)],
+)
+def test_processes_that_read_fit_into_what_training_leaves(monkeypatch, has, share, read):
+    taken = None if has is None else int(has * 2**30 * float(share or 0.75))
+    monkeypatch.setattr(readers, "device_memory", lambda: taken)
+    monkeypatch.setattr(readers, "device", lambda: Device("gpu", "a GPU", 16))
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", share)
+    assert readers.at_most() == read
 
 
 def test_a_reading_that_never_ends_is_ended(tmp_path, monkeypatch):
