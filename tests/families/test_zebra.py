@@ -114,12 +114,14 @@ def shape(source: str, target: str) -> tuple:
     return len(houses), len(values), min(images)
 
 
-def test_no_two_splits_share_a_puzzle_under_other_names(corpora):
+def test_what_goes_beyond_training_shares_no_puzzle_with_another_split(corpora):
+    """Under no names; test has fresh puzzles, of structures that training may have."""
     seen: dict[tuple, str] = {}
     for split, items in corpora[0].splits.items():
         for item in items:
             if item.part != "4 x 4":
-                assert seen.setdefault(shape(item.source, item.target), split) == split
+                where = "train" if split == "test" else split
+                assert seen.setdefault(shape(item.source, item.target), where) == where
 
 
 def test_new_sizes_are_new_and_old_words_are_old(corpora):
@@ -130,12 +132,22 @@ def test_new_sizes_are_new_and_old_words_are_old(corpora):
                 houses, values, _ = taken_apart(item.source)
                 more = max(0, len(houses) - family.houses)
                 further = max(0, len(values) - family.attributes)
-                assert item.novelty == more + further
+                other = not more + further and split in ("structure", "validation")
+                assert item.novelty == more + further + other
                 assert (more > 0) == (split in ("houses", "both")) or split == "validation"
                 assert (further > 0) == (split in ("attributes", "both")) or split == "validation"
                 assert item.part == f"{len(houses)} x {len(values)}"
                 # Beyond training only the size is new, so no network fails for want of a word.
                 assert set(item.source.split(" ")) <= words
+
+
+def test_what_is_like_training_is_mostly_of_structures_that_training_has(corpora):
+    there = {shape(i.source, i.target) for i in corpora[0]["train"] if i.part == "3 x 2"}
+    test = [shape(i.source, i.target) for i in corpora[0]["test"] if i.part == "3 x 2"]
+    many = Zebra(attributes=2, train_items=4_000, test_items=200).corpus(0)
+    known = {shape(i.source, i.target) for i in many["train"]}
+    assert sum(one in there for one in test) > 0
+    assert sum(shape(i.source, i.target) in known for i in many["test"]) > 180
 
 
 def test_steps_fill_the_table_once_and_follow_from_their_clues(corpora):

@@ -15,7 +15,9 @@ from recombine.families._draws import dice
 Digits = tuple[int, ...]
 Program = tuple[str, ...]
 
-# Arithmetic is modulo ten, so that every list is made of the same ten words.
+# Arithmetic is modulo ten, so that every list is made of the same ten words. Each primitive is one
+# that a small network learns by itself: a sum of all digits modulo ten is not, and every program
+# that held one would fail for that, whatever the network makes of compositions.
 PRIMITIVES: dict[str, Callable[[Digits], Digits]] = {
     "increment": lambda xs: tuple((x + 1) % 10 for x in xs),
     "double": lambda xs: tuple(2 * x % 10 for x in xs),
@@ -28,7 +30,7 @@ PRIMITIVES: dict[str, Callable[[Digits], Digits]] = {
     "tail": lambda xs: xs[1:],
     "three": lambda xs: xs[:3],
     "unique": lambda xs: tuple(dict.fromkeys(xs)),
-    "sum": lambda xs: (sum(xs) % 10,),
+    "maximum": lambda xs: (max(xs),) if xs else (),
 }
 
 DIGITS = tuple("0123456789")

@@ -57,13 +57,14 @@ class Programs(SequenceFamily):
     'sort tail'
     """
 
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "programs"
     unit: ClassVar[str] = "new pairs of primitives, or primitives more than trained"
     instruction: ClassVar[str] = (
         "Programs are chains of primitives on lists of digits, the first acting first: increment,"
         " double and negate change each digit, modulo 10; evens, odds and large (5 or more) keep"
         " some digits; reverse and sort (ascending); tail drops the first, three keeps the first"
-        " three, unique keeps first occurrences, sum gives a list of one digit, the sum modulo 10."
+        " three, unique keeps first occurrences, maximum keeps the greatest digit, once."
         " If a program and a list are given, answer with the resulting list as the examples do; if"
         " lists before and after are given, answer with the shortest program that fits."
     )

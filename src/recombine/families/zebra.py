@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from recombine.errors import InvalidRequest, unknown
 from recombine.families._draws import at_least, dice, distinct, spread
-from recombine.families._sequence import Corpus, Item, SequenceFamily
+from recombine.families._sequence import TEST, TRAIN, VALIDATION, Corpus, Item, SequenceFamily
 from recombine.families._zebra_solver import (
     KINDS,
     Clue,
@@ -25,6 +25,8 @@ from recombine.seeds import host_seed
 __all__ = ["Step", "Zebra", "english", "steps"]
 
 MOST_TOGETHER = 9  # clues in one step of a scratchpad
+STRUCTURE = "structure"
+HELD_OUT = {STRUCTURE: 0.1, VALIDATION: 0.15}  # of all structures, up to which share
 
 
 class Step(NamedTuple):
@@ -45,13 +47,16 @@ class Zebra(SequenceFamily):
     (see the function `steps`): "cat at 2 so 2 cat 3 dog ; bob left ann so 2 bob 3 ann = 2 bob ...".
 
     Houses are numbered from a number drawn for each puzzle, so that training knows all numbers.
-    Training has all sizes from 2 x 2 up, in proportion to their cells; beyond it are puzzles with
-    more `houses`, more `attributes`, or `both`, by up to `further` (novelty: the sum of the two).
+    Training has all sizes from 2 x 2 up, in proportion to their cells, and test has fresh puzzles
+    like them. What a puzzle has in common with all its renamings (other attributes and words,
+    another order of clues, other numbers, the street seen from behind) is its structure: which
+    clues about which places make it solvable. With the default clues there are 11 of 2 x 2 and
+    450 of 3 x 2. Training has each puzzle under up to `renamings` renamings. What a size cannot
+    give, larger ones make up for.
 
-    Each puzzle drawn for training appears under up to `renamings` renamings: other attributes and
-    words, another order of clues, other numbers, the street seen from behind. No two splits share
-    a puzzle up to these: a hash of what all its renamings have in common sends one in ten puzzles
-    to test. Of 2 x 2 there are few, and what they cannot give larger ones make up for.
+    Beyond training are puzzles of trained sizes whose `structure` it never has under any names (a
+    hash sends one structure in ten there; novelty 1), and puzzles with more `houses`, more
+    `attributes`, or `both`, by up to `further` (novelty: the sum of the two).
 
     At most 73 words in a source and 96 with the answer at the default sizes, about 200 with
     `steps`; under 60 different words.
@@ -60,8 +65,9 @@ class Zebra(SequenceFamily):
     '2 bob cat ; 3 ann dog'
     """
 
+    version: ClassVar[int] = 2
     name: ClassVar[str] = "zebra"
-    unit: ClassVar[str] = "houses and attributes more than trained"
+    unit: ClassVar[str] = "a new structure, or houses and attributes more than trained"
     instruction: ClassVar[str] = (
         "Solve the puzzle: houses stand in a row from left to right, and each has one value of each"
         " attribute. First come the houses and the values of each attribute, then clues: a value at"
@@ -85,7 +91,7 @@ class Zebra(SequenceFamily):
         at_least(2, houses=self.houses, attributes=self.attributes)
         at_least(1, further=self.further, renamings=self.renamings, train_items=self.train_items)
         at_least(1, test_items=self.test_items, beyond_items=self.beyond_items)
-        at_least(3, validation_items=self.validation_items)
+        at_least(4, validation_items=self.validation_items)
         if max(self.houses, self.attributes) + self.further > LARGEST:
             raise InvalidRequest(
                 f"houses={self.houses} or attributes={self.attributes} with further={self.further} "
@@ -103,18 +109,21 @@ class Zebra(SequenceFamily):
     def corpus(self, seed: int) -> Corpus:
         self.check()
         maker = _Maker(self, seed)
-        train, test = maker.trained()
+        train = maker.known("train_items", self.train_items, self.renamings)
+        test = maker.known("test_items", self.test_items, 1)
         more, known = range(1, self.further + 1), range(2, self.houses + 1)
         ways = {
             "houses": [(self.houses + m, a) for m in more for a in range(2, self.attributes + 1)],
             "attributes": [(h, self.attributes + m) for m in more for h in known],
             "both": [(self.houses + m, self.attributes + n) for m in more for n in more],
         }
-        validation: list[Item] = []
-        for way, share in spread(self.validation_items, range(3)):
-            validation += maker.beyond(list(ways.values())[way], share)
-        splits = {way: maker.beyond(sizes, self.beyond_items) for way, sizes in ways.items()}
-        return Corpus({"train": train, "test": test, "validation": validation, **splits})
+        (_, few), *shares = spread(self.validation_items, range(1 + len(ways)))
+        validation = maker.structure(VALIDATION, few)
+        for sizes, (_, share) in zip(ways.values(), shares, strict=True):
+            validation += maker.beyond(sizes, share)
+        splits = {STRUCTURE: maker.structure(STRUCTURE, self.beyond_items)}
+        splits |= {way: maker.beyond(sizes, self.beyond_items) for way, sizes in ways.items()}
+        return Corpus({TRAIN: train, TEST: test, VALIDATION: validation, **splits})
 
     def solve(self, source: str) -> str:
         return _answer(parse(source), self.steps)
@@ -219,38 +228,49 @@ class _Maker:
         self.taken = set[str]()
         self.drawn = set[tuple[Clue, ...]]()  # beyond training
 
-    def trained(self) -> tuple[list[Item], list[Item]]:
-        family = self.family
-        sizes = [
-            (k, m) for k in range(2, family.houses + 1) for m in range(2, family.attributes + 1)
-        ]
-        puzzles = family.test_items + family.train_items / family.renamings
-        share = min(0.5, max(0.1, family.test_items / puzzles)) * 2**64
-        train, test = list[Item](), list[Item]()
-        cells = sum(k * m for k, m in sizes)
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """Houses by attributes, of training."""
+        houses, attributes = self.family.houses + 1, self.family.attributes + 1
+        return [(k, m) for k in range(2, houses) for m in range(2, attributes)]
+
+    def split_of(self, puzzle: Puzzle) -> str:
+        """The one split that may have this structure, or training and test."""
+        place = host_seed(self.seed, f"zebra/{orbit(puzzle)}") / 2**64
+        return next((split for split, share in HELD_OUT.items() if place < share), TRAIN)
+
+    def known(self, what: str, count: int, renamings: int) -> list[Item]:
+        """Puzzles of trained sizes and structures, sizes in proportion to their cells."""
+        found = list[Item]()
+        cells = sum(k * m for k, m in self.sizes)
         # What a size cannot give, being small, the next ones make up for.
-        for size in sizes:
+        for size in self.sizes:
             weight = size[0] * size[1] / cells
             cells -= size[0] * size[1]
-            train_goal = len(train) + round(weight * (family.train_items - len(train)))
-            test_goal = len(test) + round(weight * (family.test_items - len(test)))
+            goal = len(found) + round(weight * (count - len(found)))
             misses = 0
-            while misses < 1000 and (len(train) < train_goal or len(test) < test_goal):
+            while misses < 1000 and len(found) < goal:
                 puzzle = self._puzzle(size)
-                if host_seed(self.seed, f"zebra/{orbit(puzzle)}") < share:
-                    new = self._named(puzzle, min(1, test_goal - len(test)))
-                    test += new
-                else:
-                    new = self._named(puzzle, min(family.renamings, train_goal - len(train)))
-                    train += new
+                times = min(renamings, goal - len(found)) if self.split_of(puzzle) == TRAIN else 0
+                new = self._named(puzzle, times)
+                found += new
                 misses = 0 if new else misses + 1
-        if len(train) < family.train_items or len(test) < family.test_items:
+        if len(found) < count:
             raise InvalidRequest(
-                f"train_items={family.train_items} and test_items={family.test_items} are wanted, "
-                f"and these sizes give {len(train)} and {len(test)}: ask for fewer, or for larger "
-                "puzzles"
+                f"{what}={count} are wanted, and these sizes give {len(found)}: ask for fewer, or "
+                "for larger puzzles"
             )
-        return train, test
+        return found
+
+    def structure(self, split: str, count: int) -> list[Item]:
+        """Puzzles of trained sizes whose structure is this split's alone."""
+        weights = [k * m for k, m in self.sizes]
+
+        def draw() -> Item | None:
+            puzzle = self._puzzle(self.roll.choices(self.sizes, weights)[0])
+            return self._item(puzzle, new=1) if self.split_of(puzzle) == split else None
+
+        return distinct(draw, count, self.taken, "puzzles of another structure")
 
     def beyond(self, sizes: list[tuple[int, int]], count: int) -> list[Item]:
         def draw() -> Item | None:
@@ -278,9 +298,10 @@ class _Maker:
         self.taken.update(new)
         return list(new.values())
 
-    def _item(self, puzzle: Puzzle) -> Item:
+    def _item(self, puzzle: Puzzle, new: int = 0) -> Item:
         family, houses = self.family, puzzle.houses
         text = renamed(puzzle, self.roll)
         novelty = max(0, houses - family.houses) + max(0, puzzle.attributes - family.attributes)
+        novelty = novelty or new
         part = f"{houses} x {puzzle.attributes}"
         return Item(text.source(), _answer(text, family.steps), part, novelty)
