@@ -7,7 +7,7 @@ prepare, compile and are read. Every minute the curves and readings of each are 
 as STUDY-PRESET.zip, for `recombine import`. What lies there already, or in results/, is imported
 first: only what is missing is done. Stores are in `--runs`, one a study; a line goes to the
 standard output whenever something ends. Hours of an accelerator are in these bundles: commit them
-before anything is made of them. On a machine without this package put PYTHONPATH=src in front.
+before anything is made of them. Where this package is not installed, put PYTHONPATH=src in front.
 
 What trains together is kept together, at its end, and read only then: a stack that the time limit
 cuts short is lost with the machine. `--stacked 24e6` makes stacks of at most so many weights: of a
@@ -35,6 +35,7 @@ from recombine.lab.bundle import bundle, import_bundle
 from recombine.lab.device import device, enable_compilation_cache
 from recombine.lab.identity import node_id
 from recombine.lab.progress import Watch
+from recombine.lab.readers import FRACTIONS
 from recombine.lab.run import Outcome, Request, collect, read, rounds, run, study_named
 from recombine.lab.session import Session
 from recombine.lab.shards import Stop
@@ -197,8 +198,9 @@ def main(words: list[str] | None = None) -> int:
     # Data are made, and readings taken, by further interpreters, which must find this source.
     paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    # The interpreters that read for several studies share what training leaves.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")
+    # Every study has interpreters of its own that read: half the memory is left to them.
+    if not any(map(os.environ.get, FRACTIONS)):
+        os.environ[FRACTIONS[1]] = "0.5"  # the old name, which every jax knows
     try:
         return record(told.studies, told)
     except RecombineError as error:

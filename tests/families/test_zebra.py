@@ -141,13 +141,24 @@ def test_new_sizes_are_new_and_old_words_are_old(corpora):
                 assert set(item.source.split(" ")) <= words
 
 
-def test_what_is_like_training_is_mostly_of_structures_that_training_has(corpora):
-    there = {shape(i.source, i.target) for i in corpora[0]["train"] if i.part == "3 x 2"}
-    test = [shape(i.source, i.target) for i in corpora[0]["test"] if i.part == "3 x 2"]
-    many = Zebra(attributes=2, train_items=4_000, test_items=200).corpus(0)
-    known = {shape(i.source, i.target) for i in many["train"]}
-    assert sum(one in there for one in test) > 0
-    assert sum(shape(i.source, i.target) in known for i in many["test"]) > 180
+def test_what_is_like_training_is_mostly_of_structures_that_training_has():
+    family = Zebra(attributes=2, train_items=4_000, test_items=200)
+    corpus = family.corpus(0)
+    known = {shape(i.source, i.target) for i in corpus["train"]}
+    assert sum(shape(i.source, i.target) in known for i in corpus["test"]) > 180
+    # Of structures that are held out there are many, and of each as many puzzles.
+    held = Counter(shape(i.source, i.target) for i in corpus["structure"])
+    assert {i.part for i in corpus["structure"]} == {"3 x 2"}
+    assert len(held) > 20 and max(held.values()) <= min(held.values()) + 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_even_of_few_structures_some_are_held_out(seed):
+    family = replace(SMALL, houses=2, attributes=2, train_items=60, test_items=20)
+    corpus = family.corpus(seed)
+    shapes = {s: {shape(i.source, i.target) for i in corpus[s]} for s in corpus.splits}
+    assert shapes["structure"] and not shapes["structure"] & (shapes["train"] | shapes["test"])
+    assert len(shapes["train"]) < 11  # all there are
 
 
 def test_steps_fill_the_table_once_and_follow_from_their_clues(corpora):
@@ -275,5 +286,5 @@ def test_the_impossible_is_refused(wrong, sentence):
 def test_more_puzzles_than_there_are_is_refused():
     # With clues of this one kind there are only a few puzzles, up to their names.
     family = replace(SMALL, houses=2, attributes=2, clues=("at",))
-    with pytest.raises(InvalidRequest, match="ask for fewer"):
+    with pytest.raises(InvalidRequest, match="too few to hold some out: ask for larger"):
         family.corpus(0)

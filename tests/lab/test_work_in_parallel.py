@@ -265,8 +265,10 @@ def test_processes_that_read_fit_into_what_training_leaves(monkeypatch, has, sha
     taken = None if has is None else int(has * 2**30 * float(share or 0.75))
     monkeypatch.setattr(readers, "device_memory", lambda: taken)
     monkeypatch.setattr(readers, "device", lambda: Device("gpu", "a GPU", 16))
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", share)
-    assert readers.at_most() == read
+    for name in readers.FRACTIONS:
+        monkeypatch.setenv(name, share)
+        assert readers.at_most() == read
+        monkeypatch.delenv(name)
 
 
 def test_a_reading_that_never_ends_is_ended(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, cycle
 from typing import ClassVar, NamedTuple
 
 from recombine.errors import InvalidRequest, unknown
@@ -26,7 +26,8 @@ __all__ = ["Step", "Zebra", "english", "steps"]
 
 MOST_TOGETHER = 9  # clues in one step of a scratchpad
 STRUCTURE = "structure"
-HELD_OUT = {STRUCTURE: 0.1, VALIDATION: 0.15}  # of all structures, up to which share
+HELD_OUT = {STRUCTURE: 0.1, VALIDATION: 0.05}  # of the structures of the largest trained size
+MET = 1_000  # puzzles of that size that are drawn to see which structures there are
 
 
 class Step(NamedTuple):
@@ -48,24 +49,25 @@ class Zebra(SequenceFamily):
 
     Houses are numbered from a number drawn for each puzzle, so that training knows all numbers.
     Training has all sizes from 2 x 2 up, in proportion to their cells, and test has fresh puzzles
-    like them. What a puzzle has in common with all its renamings (other attributes and words,
-    another order of clues, other numbers, the street seen from behind) is its structure: which
-    clues about which places make it solvable. With the default clues there are 11 of 2 x 2 and
-    450 of 3 x 2. Training has each puzzle under up to `renamings` renamings. What a size cannot
-    give, larger ones make up for.
+    like them. What no renaming changes (other attributes and words, another order of clues, other
+    numbers, the street seen from behind) is a puzzle's structure: which clues it has about which
+    places. With the default clues there are 11 of 2 x 2 and 447 of 3 x 2. Each puzzle drawn for
+    training appears there under up to `renamings` names. What a size cannot give, larger ones make
+    up for.
 
-    Beyond training are puzzles of trained sizes whose `structure` it never has under any names (a
-    hash sends one structure in ten there; novelty 1), and puzzles with more `houses`, more
-    `attributes`, or `both`, by up to `further` (novelty: the sum of the two).
+    Beyond training are puzzles of the largest trained size whose `structure` it never has under
+    any names (novelty 1; a hash holds one structure in ten out, and as many puzzles are drawn of
+    each), and puzzles with more `houses`, more `attributes`, or `both`, by up to `further`
+    (novelty: the sum of the two).
 
-    At most 73 words in a source and 96 with the answer at the default sizes, about 200 with
+    At most about 80 words in a source and 100 with the answer at the default sizes, 200 with
     `steps`; under 60 different words.
 
     >>> Zebra().solve("house 2 3 ; name ann bob ; pet cat dog ; cat at 2 ; bob left ann")
     '2 bob cat ; 3 ann dog'
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     name: ClassVar[str] = "zebra"
     unit: ClassVar[str] = "a new structure, or houses and attributes more than trained"
     instruction: ClassVar[str] = (
@@ -227,17 +229,37 @@ class _Maker:
         self.roll = dice(seed, "zebra/puzzles")
         self.taken = set[str]()
         self.drawn = set[tuple[Clue, ...]]()  # beyond training
+        self.sizes = [
+            (k, m) for k in range(2, family.houses + 1) for m in range(2, family.attributes + 1)
+        ]
+        drawn = [self._puzzle(self.sizes[-1]) for _ in range(MET)]
+        self.structures = list({orbit(puzzle): puzzle for puzzle in drawn}.values())
+        self.held_up_to = self._borders()
 
-    @property
-    def sizes(self) -> list[tuple[int, int]]:
-        """Houses by attributes, of training."""
-        houses, attributes = self.family.houses + 1, self.family.attributes + 1
-        return [(k, m) for k in range(2, houses) for m in range(2, attributes)]
+    def _borders(self) -> dict[str, float]:
+        """Up to which place a split has its structures: where there are few, at least one."""
+        places = sorted(map(self._place, self.structures))
+        found, border = dict[str, float](), 0.0
+        for split, share in HELD_OUT.items():
+            first, *more = [place for place in places if place > border] or [1.0]
+            if not more:
+                raise InvalidRequest(
+                    f"{len(places)} puzzles of {self.sizes[-1][0]} houses with {self.sizes[-1][1]} "
+                    "attributes differ in more than names, too few to hold some out: ask for "
+                    "larger puzzles or more kinds of clues"
+                )
+            found[split] = border = max(border + share, first)
+        return found
+
+    def _place(self, puzzle: Puzzle) -> float:
+        return host_seed(self.seed, f"zebra/{orbit(puzzle)}") / 2**64
 
     def split_of(self, puzzle: Puzzle) -> str:
-        """The one split that may have this structure, or training and test."""
-        place = host_seed(self.seed, f"zebra/{orbit(puzzle)}") / 2**64
-        return next((split for split, share in HELD_OUT.items() if place < share), TRAIN)
+        """The split that alone may have this structure; `train` stands for training and test."""
+        if (puzzle.houses, puzzle.attributes) != self.sizes[-1]:
+            return TRAIN
+        place = self._place(puzzle)
+        return next((split for split, to in self.held_up_to.items() if place <= to), TRAIN)
 
     def known(self, what: str, count: int, renamings: int) -> list[Item]:
         """Puzzles of trained sizes and structures, sizes in proportion to their cells."""
@@ -263,14 +285,9 @@ class _Maker:
         return found
 
     def structure(self, split: str, count: int) -> list[Item]:
-        """Puzzles of trained sizes whose structure is this split's alone."""
-        weights = [k * m for k, m in self.sizes]
-
-        def draw() -> Item | None:
-            puzzle = self._puzzle(self.roll.choices(self.sizes, weights)[0])
-            return self._item(puzzle, new=1) if self.split_of(puzzle) == split else None
-
-        return distinct(draw, count, self.taken, "puzzles of another structure")
+        """Puzzles of the structures that are this split's alone, as many of each."""
+        turn = cycle([puzzle for puzzle in self.structures if self.split_of(puzzle) == split])
+        return distinct(lambda: self._item(next(turn), new=1), count, self.taken, split)
 
     def beyond(self, sizes: list[tuple[int, int]], count: int) -> list[Item]:
         def draw() -> Item | None:

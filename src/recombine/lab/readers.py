@@ -28,7 +28,8 @@ from recombine.lab.study import Cell, ReadingRequest
 
 STARTS = 300.0  # seconds, with everything else that the machine does meanwhile
 READS_IN = 4 * 2**30  # bytes, generously
-TAKEN = 0.75  # of an accelerator's memory, which jax takes at once unless told otherwise
+TAKEN = 0.75  # of an accelerator's memory, which jax takes at once unless told otherwise:
+FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # the new name, the old
 LONGEST = 3600.0  # seconds of one reading: who takes longer is ended
 
 
@@ -118,7 +119,8 @@ def beside_training() -> int:
 def at_most() -> int:
     """How many read after training; they share what this process left of an accelerator."""
     memory = device_memory()
-    taken = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or TAKEN)
+    told = filter(None, map(os.environ.get, FRACTIONS))
+    taken = float(next(told, TAKEN))
     room = 8 if memory is None else int(memory * (1 / taken - 1)) // READS_IN
     return max(1, min(8, device().cores, room))
 
