@@ -45,7 +45,8 @@ from recombine.report.study import summary_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACK_SECONDS = 60.0
-READING_SHARE = 0.15  # of the time, at its end, in which nothing trains any more
+READING_SHARE = 0.15  # of the time, at its end, in which nothing trains any more: so much of it,
+READING_SECONDS = 120.0  # and no more than this
 SPARE = 15.0  # seconds before the end in which nothing begins, so that all of it is kept
 LARGEST = 15 * 2**20  # bytes of a bundle's file
 KEPT = ("cell", "reading", "round")
@@ -137,7 +138,8 @@ def record(studies: list[str], told: argparse.Namespace) -> int:
     told.to.mkdir(parents=True, exist_ok=True)
     enable_compilation_cache()
     end = begun + 60 * told.minutes - SPARE
-    training, reading = Stop(end - READING_SHARE * 60 * told.minutes), Stop(end)
+    last = min(READING_SHARE * 60 * told.minutes, READING_SECONDS)
+    training, reading = Stop(end - last), Stop(end)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: _stop(number, training, reading))
     turn = threading.Lock()  # one trains at a time, whatever study it is of
