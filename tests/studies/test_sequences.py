@@ -335,3 +335,20 @@ def test_configurations_are_compared_on_the_same_seeds_and_without_what_diverged
     for some in (broken, stopped):
         claim = judged(Results(some))["configuration matters"]
         assert claim.interval and claim.interval.estimate == pytest.approx(0)
+
+
+def test_the_conclusion_counts_ways_of_going_beyond_training():
+    told = judged(rows())
+    said = Sequences().conclusion(list(told.values()))
+    anew, more = (
+        [j for t in GRID.tasks for split, kind in TASKS[t].beyond.items()
+         if kind == new and (j := told[f"{t}, {split}"])]
+        for new in (ANEW, MORE)
+    )  # fmt: skip
+    shown = sum(j.verdict == "supported" for j in anew)
+    assert shown and f"{shown} of {len(anew)} ways of putting known pieces together anew" in said
+    assert f"0 of {len(more)} ways of having more of them than ever" in said
+    refuted = sum(j.verdict == "refuted" for j in told.values())
+    assert f"Of {len(told)} claims tested" in said and f", {refuted} refuted" in said
+    nothing = Sequences().conclusion(list(judged(Results([])).values()))
+    assert nothing == "Nothing was tested at this size."

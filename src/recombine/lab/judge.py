@@ -82,14 +82,17 @@ def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
 def sentence(judgements: Sequence[Judgement]) -> str:
     """The verdicts of a study in one plain sentence, what was asked before its preconditions."""
     asked = sorted(judgements, key=lambda j: j.claim.name.startswith("floor"))
-    tested = [j for j in asked if j.verdict != "not tested here"]
+    head = next((j for j in asked if j.verdict != "not tested here"), None)
+    if head is None:
+        return tally(judgements)
+    return f"{head.claim.sentence.rstrip('.')}: {head.verdict}. {tally(judgements)}"
+
+
+def tally(judgements: Sequence[Judgement]) -> str:
+    """How many claims were tested, and what came out."""
+    tested = [j.verdict for j in judgements if j.verdict != "not tested here"]
     if not tested:
         return "Nothing was tested at this size."
-    counts = {
-        word: sum(j.verdict == word for j in tested)
-        for word in ("supported", "refuted", "inconclusive")
-    }
-    head = tested[0]
+    counts = {word: tested.count(word) for word in ("supported", "refuted", "inconclusive")}
     rest = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
-    first = head.claim.sentence.rstrip(".")
-    return f"{first}: {head.verdict}. Of {len(tested)} claims tested, {rest}."
+    return f"Of {len(tested)} claims tested, {rest}."

@@ -18,6 +18,7 @@ import numpy as np
 
 from recombine.checks import at_least
 from recombine.instruments.exact_match import ExactMatch
+from recombine.lab.judge import Judgement, tally
 from recombine.lab.statistics import matched
 from recombine.lab.study import (
     DIFFERENCE,
@@ -44,6 +45,7 @@ ALL = (
     "functions-steps", "arithmetic", "arithmetic-steps", "programs-run", "programs-write",
     "multiplication", "subsequence", "strings", "zebra", "cogs",
 )  # fmt: skip
+WAYS = ("putting known pieces together anew", "having more of them than ever")
 USUAL = "learned"  # the configuration most published failures were found with
 
 
@@ -194,6 +196,26 @@ class Sequences(Study):
 
     def sections(self, grid: Grid, results: Results) -> Sequence[Section]:
         return parts.sections(grid, results)
+
+    def conclusion(self, judgements: Sequence[Judgement]) -> str:
+        """In how many ways networks go beyond training, anew and by more; then all verdicts."""
+        verdicts: dict[str, list[str]] = {ANEW: [], MORE: []}
+        for judged in judgements:
+            task, _, split = judged.claim.name.partition(", ")
+            kind = task_named(task).beyond[split] if split else None
+            if kind in verdicts and judged.verdict != "not tested here":
+                verdicts[kind].append(judged.verdict)
+        shown = [
+            f"{found.count('supported')} of {len(found)} ways of {way}"
+            for found, way in zip(verdicts.values(), WAYS, strict=True)
+            if found
+        ]
+        if not shown:
+            return tally(judgements)
+        return (
+            "In the best configuration of the largest networks, at least .9 of the answers are "
+            f"shown to be right in {' and in '.join(shown)}. {tally(judgements)}"
+        )
 
 
 def seeds_of(grid: Grid, width: int) -> range:
