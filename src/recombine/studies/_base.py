@@ -296,11 +296,12 @@ def mean(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 
-def interval_text(values: np.ndarray, *, shares: bool = False) -> str:
-    """A mean with its interval as people write it; that of shares keeps to 0 to 1."""
+def interval_text(values: np.ndarray, *, within: tuple[float, float] | None = None) -> str:
+    """A mean with its interval as people write it, which keeps `within` what can be."""
     if values.size == 0:
         return "–"
-    found = (share_interval if shares else mean_interval)(values)
+    found = mean_interval(values)
     if not np.isfinite([found.low, found.high]).all():
         return f"{found.estimate:.3f}"
+    found = found.within(*within) if within else found
     return f"{found.estimate:.3f} [{found.low:.3f}, {found.high:.3f}]"

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from recombine.lab.intervals import mean_interval
-from recombine.lab.study import Results, Row
+from recombine.lab.study import DIFFERENCE, SHARE, Results, Row
 from recombine.report.document import Figure, Section, Table
 from recombine.report.figures import Estimates, Panel, Series, curves, dots, panels
 from recombine.studies import _base as base
 from recombine.studies import _binding as parts
 from recombine.studies._binding import CHANNELS, CONV, NAMES, SLOTS
 from recombine.studies._binding_pictures import masks, questions
+
+ARI = DIFFERENCE  # from -1 to 1, too
 
 RIGHT = "share right"
 HALF = (0.5, "chance")
@@ -60,8 +62,8 @@ def whole(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if not row.diverged and row.readings]
 
 
-def told(values: np.ndarray | Sequence[float], *, shares: bool = False) -> str:
-    return base.interval_text(np.asarray(values, float), shares=shares)
+def told(values: Sequence[float] | np.ndarray, within: tuple[float, float] | None = None) -> str:
+    return base.interval_text(np.asarray(values, float), within=within)
 
 
 # Swaps and held-out pairs
@@ -123,7 +125,7 @@ def _swap_table(results: Results) -> Table:
                 here = results.where(model=model, width=width, held_out=share)
                 good = whole(here)
                 values = [told([number(row) for row in good if np.isfinite(number(row))],
-                               shares=number is not parts.gap)
+                               DIFFERENCE if number is parts.gap else SHARE)
                           for number in (parts.seen, parts.unseen, parts.gap)]  # fmt: skip
                 twins = here.values("binding", "seen", "untrained")
                 behind = sum(not parts.learnt(row) for row in good)
@@ -168,7 +170,7 @@ def _errors(results: Results, models: Sequence[str]) -> Table:
              "seen_conjunction_expected", "unseen_objects", "unseen_pair")  # fmt: skip
     rows: list[list[Any]] = []
     for here in by_width(results, models):
-        values = [told(here.values("binding", name), shares=True) for name in names]
+        values = [told(here.values("binding", name), SHARE) for name in names]
         rows.append([*sized(here), *values, len(here)])
     if models:
         control = results.where(model=models[0])
@@ -176,11 +178,11 @@ def _errors(results: Results, models: Sequence[str]) -> Table:
             ("bag_", "scripted: features without binding"),
             ("", "scripted: sees all"),
         ):
-            values = [told(control.values("binding", f"{prefix}{name}", "planted"), shares=True)
+            values = [told(control.values("binding", f"{prefix}{name}", "planted"), SHARE)
                       for name in names]  # fmt: skip
             rows.append([told_as, None, None, *values, len(control)])
         rows.append(["untrained " + NAMES[models[0]], None, None,
-                     *(told(control.values("binding", name, "untrained"), shares=True)
+                     *(told(control.values("binding", name, "untrained"), SHARE)
                        for name in names), len(control)])  # fmt: skip
     return Table(
         "Errors by kind",
@@ -312,8 +314,10 @@ def segregation_section(results: Results) -> Section:
     rows: list[list[Any]] = []
     for model in models:
         here = results.where(model=model)
-        names = ("fg_ari_median", "fg_ari", "mse")
-        values = [told(here.values("segregation", name)) for name in names]
+        values = [
+            told(here.values("segregation", name), within)
+            for name, within in (("fg_ari_median", ARI), ("fg_ari", ARI), ("mse", (0.0, np.inf)))
+        ]
         controls = [base.mean(here.values("segregation", "fg_ari", c))
                     for c in ("untrained", "shuffled", "planted")]  # fmt: skip
         colour = base.mean(here.values("segregation", "colour_ari"))

@@ -10,7 +10,7 @@ import numpy as np
 from recombine.constraints.problem import KINDS, READABLE
 from recombine.constraints.tasks import WHOLE_NUMBERS, task_named
 from recombine.instruments.constraints import NETWORK
-from recombine.lab.study import Results, Row
+from recombine.lab.study import SHARE, Results, Row
 from recombine.report.document import Cell, Figure, Section, Table
 from recombine.report.figures import Grid as Heat
 from recombine.report.figures import Panel, Series, heat_maps, panels
@@ -163,7 +163,7 @@ def _table(grid: Any, whole: Results) -> Table:
             cells = []
             for metric in ("micro", "strict"):
                 values = _values(here, name, metric)
-                cells.append(interval_text(values, shares=True) if interval else _short(values))
+                cells.append(interval_text(values, within=SHARE) if interval else _short(values))
             cells.append(_short(_values(here, name, "parsed")))
             error, gap = (_values(here, name, metric) for metric in ("squared_error", "gap"))
             cells += [_small(error), _small(gap)]

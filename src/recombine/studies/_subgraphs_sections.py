@@ -10,7 +10,7 @@ import numpy as np
 from recombine.graphs.errors import LABELS
 from recombine.instruments.subgraphs import SEEN, TOUCHED, UNTOUCHED
 from recombine.lab.statistics import mean_interval
-from recombine.lab.study import Results, Row
+from recombine.lab.study import SHARE, Results, Row
 from recombine.report.document import Section, Table
 from recombine.report.figures import Estimates, Panel, Points, Series, dots, panels, scatter
 from recombine.studies import _subgraphs as parts
@@ -58,7 +58,7 @@ def _experiment(results: Results) -> Section:
                 seen = np.asarray([parts.in_distribution(row) for row in arms if
                                    row.labels["favours"]])  # fmt: skip
                 told = [interval_text(v) for v in (*numbers.values(), untouched)]
-                told += [_placebo(arms.where(favours=0), some), interval_text(seen, shares=True)]
+                told += [_placebo(arms.where(favours=0), some), interval_text(seen, within=SHARE)]
                 rows.append([task, share, width, where, *told])
     if not rows:
         return Section("What frequency does")
@@ -105,7 +105,7 @@ def _sizes(results: Results) -> Section:
         items = {key: sum(line["items"] for line in lines) for key, lines in found.items()}
         for key in sorted(found, key=lambda k: (k[1] == "no", *shape[k], k[0])):
             new = key[2] if key[2] != key[0] else "longer"
-            told = [interval_text(np.asarray([line[name] for line in found[key]]), shares=True)
+            told = [interval_text(np.asarray([line[name] for line in found[key]]), within=SHARE)
                     for name in ANSWERED]  # fmt: skip
             rows.append([task, key[0], key[1], new, *shape[key], items[key], *told])
         lines = []
@@ -327,7 +327,7 @@ def _compounding(steps: Results) -> Section:
         for (_, size), mine in sizes.items():
             told = [
                 interval_text(np.asarray([x[name] for x in mine if x[name] is not None]),
-                              shares=True)
+                              within=SHARE)
                 for name in ("exact", *BOUNDS.values())
             ]  # fmt: skip
             rows.append([task, size, *(mine[0][name] for name in BOUNDS), *told])
