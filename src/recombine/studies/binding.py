@@ -88,7 +88,7 @@ class BindingStudy(Study):
         "does it take until they fail?"
     )
     source = SOURCES
-    cost = "quick: 2 min on two CPU cores; standard: 9 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores; standard: 14 min on one H200 (estimated)"
     not_shown = (
         "Photographs, overlapping objects, and features that are not colour and shape.",
         "Large models of vision and language, in which these failures were first counted: these "

@@ -100,7 +100,7 @@ class ProbabilityStudy(Study):
         "After McCoy, Yao, Friedman, Hardy and Griffiths, Embers of Autoregression, 2024; networks "
         "trained from scratch, so that probabilities are set and not estimated"
     )
-    cost = "quick: 1.8 min on two CPU cores; standard: 9 min on one H200"
+    cost = "quick: 1.8 min on two CPU cores; standard: 3.4 min on one H200"
     not_shown = (
         "Language models: these networks are small, and so is their language. Published answers "
         "of one are scored again where the data are at hand.",

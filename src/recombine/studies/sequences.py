@@ -87,7 +87,7 @@ class Sequences(Study):
         "al. 2020), ListOps (Nangia and Bowman 2018) and others; configurations after Csordás, "
         "Irie and Schmidhuber 2021"
     )
-    cost = "quick: 1.6 min on two CPU cores; standard: 15 min on one H200 (estimated)"
+    cost = "quick: 1.6 min on two CPU cores; standard: 14 min on one H200 (estimated)"
     not_shown = (
         "Pretrained models: every network here starts from random weights.",
         "Configurations beyond those listed; a failure holds for the best of these.",

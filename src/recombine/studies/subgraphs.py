@@ -107,7 +107,7 @@ class SubgraphsStudy(Study):
         "Dziri et al., Faith and Fate: limits of transformers on compositionality, 2023; the "
         "experiment that swaps frequencies is our own"
     )
-    cost = "quick: 1.8 min on two CPU cores; standard: 10 min on one H200 (estimated)"
+    cost = "quick: 1.8 min on two CPU cores; standard: 6 min on one H200 (estimated)"
     not_shown = (
         "Pretrained models: every network here starts from random weights (`recombine subgraphs` "
         "asks a live one).",
