@@ -13,7 +13,8 @@ What trains together is kept together, at its end, and read only then: a stack t
 cuts short is lost with the machine. `--stacked 24e6` makes stacks of at most so many weights: of a
 minute or two where they are transformers, each of which reads thousands of tokens in a step and so
 keeps a GPU busy among few. Leave it where networks are small: those need many beside them. In the
-last part of the time nothing trains any more: a network that is not read by then is lost, too.
+last part of the time (`--reading 30` for the last 30 seconds) nothing trains any more: a network
+that is not read by then is lost, too.
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ from recombine.report.study import summary_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACK_SECONDS = 60.0
-READING_SHARE = 0.15  # of the time, at its end, in which nothing trains any more: so much of it,
-READING_SECONDS = 120.0  # and no more than this
+READING_SHARE, READING_SECONDS = 0.15, 120.0  # of the time, and at most: see --reading
 SPARE = 15.0  # seconds before the end in which nothing begins, so that all of it is kept
 LARGEST = 15 * 2**20  # bytes of a bundle's file
 KEPT = ("cell", "reading", "round")
@@ -138,7 +138,7 @@ def record(studies: list[str], told: argparse.Namespace) -> int:
     told.to.mkdir(parents=True, exist_ok=True)
     enable_compilation_cache()
     end = begun + 60 * told.minutes - SPARE
-    last = min(READING_SHARE * 60 * told.minutes, READING_SECONDS)
+    last = told.reading or min(READING_SHARE * 60 * told.minutes, READING_SECONDS)
     training, reading = Stop(end - last), Stop(end)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: _stop(number, training, reading))
@@ -189,6 +189,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("studies", nargs="+", metavar="STUDY")
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--stacked", type=float, metavar="WEIGHTS")
+    parser.add_argument("--reading", type=float, metavar="SECONDS")
     parser.add_argument("--preset", default="standard")
     parser.add_argument("--to", type=Path, default=Path("recorded"))
     parser.add_argument("--runs", type=Path, default=Path("runs"))
@@ -197,6 +198,8 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"--stacked {told.stacked:g}: expected at least 1, such as 24e6")
     if not SPARE < 60 * told.minutes < math.inf:
         parser.error(f"--minutes {told.minutes:g}: expected more than {SPARE / 60:g}, such as 25")
+    if told.reading is not None and not 0 < told.reading < 60 * told.minutes - SPARE:
+        parser.error(f"--reading {told.reading:g}: expected less than --minutes, such as 30")
     # Data are made, and readings taken, by further interpreters, which must find this source.
     paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

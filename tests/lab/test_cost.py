@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import statistics
 
 import equinox as eqx
 import jax
@@ -213,12 +214,12 @@ def test_time_is_interpolated_between_measured_sizes_and_held_beyond_them():
 
 
 def test_work_that_moves_more_than_it_computes_takes_as_long_as_its_bytes():
-    [fastest] = sorted(
+    usual = statistics.median(
         e.bytes_per_second for e in measured("NVIDIA H200") or () if e.bytes_per_second
-    )[-1:]
+    )
     computing = estimate_seconds(1e15, 800_000, "NVIDIA H200", 0.0)
     assert computing == estimate_seconds(1e15, 800_000, "NVIDIA H200", 1e12)
-    assert estimate_seconds(1e15, 800_000, "NVIDIA H200", 1e15) == pytest.approx(1e15 / fastest)
+    assert estimate_seconds(1e15, 800_000, "NVIDIA H200", 1e15) == pytest.approx(1e15 / usual)
     assert estimate_seconds(1e12, 800_000, "cpu", 1e30) == estimate_seconds(1e12, 800_000, "cpu")
 
 

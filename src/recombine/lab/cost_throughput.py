@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import statistics
 from dataclasses import dataclass
 from importlib import resources
 
@@ -54,7 +55,8 @@ def estimate_seconds(
     """The time for so much work with models of this size, or None where none was measured.
 
     Throughput is interpolated between measured sizes, log over log, and held beyond them. Work
-    that moves more than it computes takes as long as its bytes do, at the best measured rate.
+    that moves more than it computes takes as long as its bytes do, at the median measured rate:
+    few large kernels come near what the memory gives, many small ones do not.
 
     >>> estimate_seconds(1e15, 200_000, "an abacus") is None
     True
@@ -62,8 +64,8 @@ def estimate_seconds(
     entries = measured(device_kind)
     if not entries:
         return None
-    moved = max((entry.bytes_per_second or 0.0 for entry in entries), default=0.0)
-    moving = bytes / moved if moved else 0.0
+    moved = [entry.bytes_per_second for entry in entries if entry.bytes_per_second]
+    moving = bytes / statistics.median(moved) if moved else 0.0
     return max(flops / _computed(entries, parameters), moving)
 
 
