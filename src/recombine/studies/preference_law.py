@@ -74,7 +74,7 @@ class PreferenceLaw(Law):
         "How many combinations of preferences must an imitator be shown, as the preferences and "
         "the size of combinations grow, and does a transformer need fewer than an MLP?"
     )
-    cost = "quick: 3 min on two CPU cores (estimated); standard: 4 min on one H200 (estimated)"
+    cost = "quick: 2 min on two CPU cores; standard: 4 min on one H200 (estimated)"
     not_shown = (
         *BEYOND,
         "Families other than the preferences, and supports that are not drawn at random.",
