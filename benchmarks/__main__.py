@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import compiling, drawing, memory, startup, subgraphs, training, writing
+from benchmarks import compiling, convolving, drawing, memory, startup, subgraphs, training, writing
 from recombine.lab.device import enable_compilation_cache
 
 
@@ -23,6 +23,7 @@ def main() -> None:
         "compiling": compiling.run(),
         "training": training.run(widths, chosen.seconds),
         "memory": memory.run(),
+        "convolving": convolving.run(),
         "drawing": drawing.run(),
         "writing": writing.run(),
         "subgraphs": subgraphs.run(),
