@@ -223,6 +223,26 @@ def test_work_that_moves_more_than_it_computes_takes_as_long_as_its_bytes():
     assert estimate_seconds(1e12, 800_000, "cpu", 1e30) == estimate_seconds(1e12, 800_000, "cpu")
 
 
+def test_kernels_are_counted_as_often_as_loops_start_them_and_take_time_however_small():
+    one = jax.ShapeDtypeStruct((4, 4), "float32")
+
+    def twice(a):
+        return (a @ a) @ a
+
+    def often(a):
+        return jax.lax.scan(lambda a, _: (twice(a), None), a, None, length=10)[0]
+
+    assert cost_of(twice, one).kernels == 2
+    assert cost_of(often, one).kernels == 10 * cost_of(twice, one).kernels
+    begun = estimate_seconds(1.0, 800_000, "NVIDIA H200", 1.0, kernels=1e6)
+    assert begun == pytest.approx(1e6 * min(
+        e.seconds_per_kernel for e in measured("NVIDIA H200") or () if e.seconds_per_kernel
+    ))  # fmt: skip
+    assert estimate_seconds(1e12, 800_000, "cpu", 0.0, 1e30) == estimate_seconds(
+        1e12, 800_000, "cpu"
+    )
+
+
 def test_a_device_never_measured_has_no_estimate():
     assert measured("an abacus") is None
     assert estimate_seconds(1e12, 1000, "an abacus") is None

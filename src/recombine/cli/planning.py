@@ -76,10 +76,16 @@ def document(request: Request, watch: Watch | None = None) -> dict[str, Any]:
         members = len(shard.cells) + shard.padding
         flops += count * counted.step(learner, shard.precision).flops
         largest = max(largest, counted.memory(learner, members, shard.precision))
-        for name, machine in machines.items():
-            work = counted.step(learner, machine.precision(learner.precision)) * count
-            seconds = cost.estimate_seconds(work.flops, learner.size, name, work.bytes)
-            hours[name] += (seconds or 0.0) / 3600
+    for name, machine in machines.items():
+        for shard in shards_of(learners, machine):
+            learner = learners[shard.cells[0]]
+            if not learner.host_driven:
+                step = counted.step(learner, shard.precision)
+                work = step * (learner.steps * len(shard.cells))
+                seconds = cost.estimate_seconds(
+                    work.flops, learner.size, name, work.bytes, step.kernels * learner.steps
+                )
+                hours[name] += (seconds or 0.0) / 3600
     watch.close()
     return {
         "study": request.study.name,

@@ -17,7 +17,7 @@ import numpy as np
 from recombine.errors import NotApplicable
 from recombine.lab import engine
 from recombine.lab.cost_jaxpr import Flat, flatten, total_flops
-from recombine.lab.cost_memory import ACCELERATOR, CPU, fuse, peak, traffic
+from recombine.lab.cost_memory import ACCELERATOR, CPU, fuse, peak, starts, traffic
 from recombine.lab.cost_throughput import Throughput, estimate_seconds, measured, measured_devices
 from recombine.lab.device import device
 from recombine.learners._learner import Arrays, Learner, Material, Program, Tensors
@@ -47,16 +47,19 @@ class Cost:
     `flops` counts a multiplication and an addition as two, and every other elementwise operation
     (integer ones too) as one; moving numbers is free. `bytes` is an estimate of memory traffic:
     what each kernel reads and writes once elementwise chains are fused into their consumers.
+    `kernels` is how many of these are started: by a stack as often as by one of its members.
     """
 
     flops: float
     bytes: float
+    kernels: float = 0.0
 
     def __mul__(self, times: float) -> Cost:
-        return Cost(self.flops * times, self.bytes * times)
+        return Cost(self.flops * times, self.bytes * times, self.kernels * times)
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.flops + other.flops, self.bytes + other.bytes)
+        return Cost(self.flops + other.flops, self.bytes + other.bytes,
+                    self.kernels + other.kernels)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ def cost_of(function: Callable, *args_shapes: Any) -> Cost:
 
 
 def _cost(program: Flat) -> Cost:
-    return Cost(total_flops(program), traffic(fuse(program, ACCELERATOR)))
+    fused = fuse(program, ACCELERATOR)
+    return Cost(total_flops(program), traffic(fused), starts(fused))
 
 
 def step_cost(learner: Learner, precision: str = "float32", arrays: Arrays | None = None) -> Cost:

@@ -53,6 +53,7 @@ class Kernel:
     traffic: float  # bytes it reads and writes
     in_place: bool = False  # an elementwise result may lie where a dying input lay
     inside: int = 0  # bytes it needs besides what it reads and writes
+    starts: float = 1.0  # how often a kernel is started: of a loop, all those inside it
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ def fuse(program: Flat, rules: Rules) -> Kernels:
             order.append(Kernel(sources[left], (laid_out,), 2.0 * stored([left], rules)))
             reads = reads - sources[left] | {laid_out}
         if made:
-            moved, inside = _needs(operation, reads, made, rules)
-            order.append(Kernel(reads, made, moved, operation.name not in CLOSED, inside))
+            moved, inside, started = _needs(operation, reads, made, rules)
+            order.append(Kernel(reads, made, moved, operation.name not in CLOSED, inside, started))
     whole = (root[v] for o in program.operations if o.name in CLOSED for v in _read_whole(o))
     reshaped = (viewed[v] for v in viewed if v.shape != viewed[v].shape)
     return Kernels(
@@ -139,22 +140,23 @@ def _over_rows(operation: Operation) -> bool:
 
 def _needs(
     operation: Operation, reads: Iterable[Value], made: Sequence[Value], rules: Rules
-) -> tuple[float, int]:
-    """The bytes a kernel moves, and those it needs besides its inputs and results."""
+) -> tuple[float, int, float]:
+    """The bytes a kernel moves, those it needs besides its inputs and results, and its starts."""
     if operation.bodies:
         fused = [fuse(body, rules) for body in operation.bodies]
         carried = [_carried(operation, number) for number in range(len(fused))]
         inside = max(
             peak(k, rules) + copies(k, c, rules) for k, c in zip(fused, carried, strict=True)
         )
-        moved = [traffic(k) for k in fused]
-        return operation.trips * (max(moved) if operation.name == "cond" else sum(moved)), inside
+        of_all = max if operation.name == "cond" else sum
+        moved, started = (of_all(what(k) for k in fused) for what in (traffic, starts))
+        return operation.trips * moved, inside, operation.trips * started
     if operation.name.startswith(ROWS):
         fetched = operation.name in ("gather", "dynamic_slice")
-        return 2.0 * stored(made if fetched else operation.operands[-1:], rules), 0
+        return 2.0 * stored(made if fetched else operation.operands[-1:], rules), 0, 1.0
     moved = float(stored(reads, rules) + stored(made, rules))
     # Both halves of Threefry's state, each written while the round before is read.
-    return moved, 3 * stored(made, rules) if operation.name == "random_bits" else 0
+    return moved, 3 * stored(made, rules) if operation.name == "random_bits" else 0, 1.0
 
 
 def _carried(operation: Operation, body: int) -> tuple[Value, ...]:
@@ -197,6 +199,11 @@ def stored(values: Iterable[Value], rules: Rules) -> int:
 def traffic(kernels: Kernels) -> float:
     """Bytes moved if every kernel reads each of its inputs once and writes its results."""
     return sum(kernel.traffic for kernel in kernels.order)
+
+
+def starts(kernels: Kernels) -> float:
+    """How many kernels are started."""
+    return sum(kernel.starts for kernel in kernels.order)
 
 
 def copies(kernels: Kernels, carried: Iterable[Value], rules: Rules) -> int:

@@ -20,6 +20,7 @@ class Throughput:
     flops_per_second: float  # over all members, counted as `cost_of` counts
     measured_on: str
     bytes_per_second: float | None = None  # likewise, of models that reading and writing hold up
+    seconds_per_kernel: float | None = None  # of a stack so small that starting kernels holds it up
 
 
 @functools.cache
@@ -50,13 +51,14 @@ def measured(device_kind: str) -> tuple[Throughput, ...] | None:
 
 
 def estimate_seconds(
-    flops: float, parameters: int, device_kind: str, bytes: float = 0.0
+    flops: float, parameters: int, device_kind: str, bytes: float = 0.0, kernels: float = 0.0
 ) -> float | None:
     """The time for so much work with models of this size, or None where none was measured.
 
     Throughput is interpolated between measured sizes, log over log, and held beyond them. Work
     that moves more than it computes takes as long as its bytes do, at the median measured rate:
-    few large kernels come near what the memory gives, many small ones do not.
+    few large kernels come near what the memory gives, many small ones do not. However small they
+    are, starting so many `kernels` takes its time, too.
 
     >>> estimate_seconds(1e15, 200_000, "an abacus") is None
     True
@@ -66,14 +68,16 @@ def estimate_seconds(
         return None
     moved = [entry.bytes_per_second for entry in entries if entry.bytes_per_second]
     moving = bytes / statistics.median(moved) if moved else 0.0
-    return max(flops / _computed(entries, parameters), moving)
+    each = [entry.seconds_per_kernel for entry in entries if entry.seconds_per_kernel]
+    starting = kernels * min(each, default=0.0)
+    return max(flops / _computed(entries, parameters), moving, starting)
 
 
 def _computed(entries: tuple[Throughput, ...], parameters: int) -> float:
     """FLOP a second of models that products hold up, at this size."""
     best: dict[int, float] = {}
     for entry in entries:
-        if entry.bytes_per_second is None:
+        if entry.bytes_per_second is None and entry.seconds_per_kernel is None:
             best[entry.parameters] = max(best.get(entry.parameters, 0.0), entry.flops_per_second)
     sizes = sorted(best)
     size = min(max(parameters, sizes[0]), sizes[-1])
