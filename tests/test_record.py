@@ -73,6 +73,15 @@ def test_several_studies_are_recorded_beside_each_other(tmp_path):
         assert (tmp_path / "recorded" / f"{study}-smoke.zip").is_file()
 
 
+@pytest.mark.parametrize("seconds", ["0", "-3", "nan", "290"])
+def test_time_for_readings_alone_that_cannot_be_is_refused(tmp_path, seconds):
+    code, told = record(tmp_path, "anatomy", "--minutes", "5", "--reading", seconds)
+    assert code == 2
+    assert told.splitlines()[-1].endswith(
+        f"--reading {seconds}: expected seconds, between 0 and 285"
+    )
+
+
 @pytest.mark.slow
 def test_stopped_by_hand_it_says_so_and_leaves_no_process(tmp_path):
     command = [sys.executable, TOOL, "--preset", "smoke", "anatomy"]

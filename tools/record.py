@@ -13,8 +13,8 @@ What trains together is kept together, at its end, and read only then: a stack t
 cuts short is lost with the machine. `--stacked 24e6` makes stacks of at most so many weights: of a
 minute or two where they are transformers, each of which reads thousands of tokens in a step and so
 keeps a GPU busy among few. Leave it where networks are small: those need many beside them. In the
-last part of the time (`--reading 30` for the last 30 seconds) nothing trains any more: a network
-that is not read by then is lost, too.
+last part of the time nothing trains any more (`--reading 30` for 30 seconds; 15 % of the time, and
+120 seconds at most, where nothing is said): a network that is not read by its end is lost, too.
 """
 
 from __future__ import annotations
@@ -198,8 +198,9 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"--stacked {told.stacked:g}: expected at least 1, such as 24e6")
     if not SPARE < 60 * told.minutes < math.inf:
         parser.error(f"--minutes {told.minutes:g}: expected more than {SPARE / 60:g}, such as 25")
-    if told.reading is not None and not 0 < told.reading < 60 * told.minutes - SPARE:
-        parser.error(f"--reading {told.reading:g}: expected less than --minutes, such as 30")
+    room = 60 * told.minutes - SPARE
+    if told.reading is not None and not 0 < told.reading < room:
+        parser.error(f"--reading {told.reading:g}: expected seconds, between 0 and {room:g}")
     # Data are made, and readings taken, by further interpreters, which must find this source.
     paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

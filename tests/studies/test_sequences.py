@@ -346,8 +346,9 @@ def test_the_conclusion_counts_ways_of_going_beyond_training():
         for new in (ANEW, MORE)
     )  # fmt: skip
     shown = sum(j.verdict == "supported" for j in anew)
-    assert shown and f"{shown} of {len(anew)} ways of putting known pieces together anew" in said
-    assert f"0 of {len(more)} ways of having more of them than ever" in said
+    assert shown
+    assert f"{shown} of the {len(anew)} ways tested of putting known pieces together anew" in said
+    assert f"0 of the {len(more)} ways tested of having more of them than ever" in said
     refuted = sum(j.verdict == "refuted" for j in told.values())
     assert f"Of {len(told)} claims tested" in said and f", {refuted} refuted" in said
     nothing = Sequences().conclusion(list(judged(Results([])).values()))

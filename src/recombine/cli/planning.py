@@ -76,16 +76,19 @@ def document(request: Request, watch: Watch | None = None) -> dict[str, Any]:
         members = len(shard.cells) + shard.padding
         flops += count * counted.step(learner, shard.precision).flops
         largest = max(largest, counted.memory(learner, members, shard.precision))
+        for machine in machines.values():  # its data are at hand now, for other stacks too
+            counted.step(learner, machine.precision(learner.precision))
     for name, machine in machines.items():
-        for shard in shards_of(learners, machine):
+        for shard in stacks if machine is here else shards_of(learners, machine):
             learner = learners[shard.cells[0]]
-            if not learner.host_driven:
-                step = counted.step(learner, shard.precision)
-                work = step * (learner.steps * len(shard.cells))
-                seconds = cost.estimate_seconds(
-                    work.flops, learner.size, name, work.bytes, step.kernels * learner.steps
-                )
-                hours[name] += (seconds or 0.0) / 3600
+            if learner.host_driven:
+                continue
+            step = counted.step(learner, shard.precision)
+            work = step * (learner.steps * (len(shard.cells) + shard.padding))
+            seconds = cost.estimate_seconds(
+                work.flops, learner.size, name, work.bytes, step.kernels * learner.steps
+            )
+            hours[name] += (seconds or 0.0) / 3600
     watch.close()
     return {
         "study": request.study.name,

@@ -47,7 +47,8 @@ class Cost:
     `flops` counts a multiplication and an addition as two, and every other elementwise operation
     (integer ones too) as one; moving numbers is free. `bytes` is an estimate of memory traffic:
     what each kernel reads and writes once elementwise chains are fused into their consumers.
-    `kernels` is how many of these are started: by a stack as often as by one of its members.
+    `kernels` is how many of these are started, at most: by a stack as often as by one of its
+    members; a compiler may make one of several that read the same.
     """
 
     flops: float

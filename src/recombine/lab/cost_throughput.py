@@ -58,7 +58,7 @@ def estimate_seconds(
     Throughput is interpolated between measured sizes, log over log, and held beyond them. Work
     that moves more than it computes takes as long as its bytes do, at the median measured rate:
     few large kernels come near what the memory gives, many small ones do not. However small they
-    are, starting so many `kernels` takes its time, too.
+    are, starting so many `kernels` takes its time, too (the median of what was measured).
 
     >>> estimate_seconds(1e15, 200_000, "an abacus") is None
     True
@@ -69,7 +69,7 @@ def estimate_seconds(
     moved = [entry.bytes_per_second for entry in entries if entry.bytes_per_second]
     moving = bytes / statistics.median(moved) if moved else 0.0
     each = [entry.seconds_per_kernel for entry in entries if entry.seconds_per_kernel]
-    starting = kernels * min(each, default=0.0)
+    starting = kernels * statistics.median(each) if each else 0.0
     return max(flops / _computed(entries, parameters), moving, starting)
 
 

@@ -110,3 +110,10 @@ def enable_compilation_cache(folder: str | None = None) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     jax.config.update("jax_raise_persistent_cache_errors", False)
+
+
+def compilation_cache() -> str | None:
+    """The folder of compiled programs that is in use."""
+    import jax
+
+    return getattr(jax.config, "jax_compilation_cache_dir", None)

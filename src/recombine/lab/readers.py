@@ -18,7 +18,13 @@ from typing import Any, NoReturn
 from recombine.children.serving import serve
 from recombine.children.talk import Talk, TalkFailed, python_child
 from recombine.errors import InvalidRequest, RecombineError
-from recombine.lab.device import device, device_memory, enable_compilation_cache, fingerprint
+from recombine.lab.device import (
+    compilation_cache,
+    device,
+    device_memory,
+    enable_compilation_cache,
+    fingerprint,
+)
 from recombine.lab.identity import canonical, node_id, revive
 from recombine.lab.leases import Busy
 from recombine.lab.reading import Wanted, take
@@ -71,7 +77,8 @@ class Readers:
     def _fit(self, talk: Talk) -> bool:
         """Whether a process reads as this one would; starts it."""
         if not self._unfit and not talk.running:
-            first = {"path": sys.path, "place": str(self.session.store.path), "as": fingerprint()}
+            first = {"path": sys.path, "place": str(self.session.store.path), "as": fingerprint(),
+                     "compiled": compilation_cache()}  # fmt: skip
             try:
                 hello = talk.ask(first, STARTS, lambda: self.session.stop.wanted)
             except RecombineError as error:
@@ -149,7 +156,7 @@ def serve_readings() -> NoReturn:
 def _begin(request: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
     with suppress(OSError):  # some containers forbid it
         os.nice(10)
-    enable_compilation_cache()
+    enable_compilation_cache(request["compiled"])
     # An accelerator that lets in no second process leaves jax the CPU, without an error.
     here, there = fingerprint(), request["as"]
     if unlike := [f"{what} is {here.get(what)}, not {there[what]}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from recombine.families.scenes import Scenes
 from recombine.lab.memberships import Crossed, partial
-from recombine.lab.study import Results, Row
+from recombine.lab.study import DIFFERENCE, SHARE, Results, Row
 from recombine.report.document import Gallery, Section, Strip, Table
 from recombine.report.figures import Panel, Points, Series, curves, panels, scatter
 from recombine.studies import _base as base
@@ -178,7 +178,9 @@ def success_table(rows: Results) -> Table:
     for place in _places(rows):
         chosen = rows.where(width=place[0], held_out=place[1])
         cells: list[Any] = [*place]
-        cells += [base.interval_text(chosen.values("composition", name)) for name in names]
+        for name in names:
+            within = DIFFERENCE if name in ("gap", "unseen_reliability") else SHARE
+            cells.append(base.interval_text(chosen.values("composition", name), within=within))
         for control in ("untrained", "shuffled", "planted"):
             values = chosen.values("composition", "unseen", control)
             cells.append(round(float(values.mean()), 3) if values.size else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recombine.lab.study import Results
+from recombine.lab.study import SHARE, Results
 from recombine.report.document import Section, Table
 from recombine.report.figures import Panel, dots, panels
 from recombine.studies import _base as base
@@ -46,7 +46,7 @@ def encodings_section(grid: Any, results: Results) -> Section:
             continue
         deepest = f"layer{grid.depth[0]}/after/unseen"
         rows.append([
-            name, *[base.interval_text(chosen.values("generalization", n))
+            name, *[base.interval_text(chosen.values("generalization", n), within=SHARE)
                     for n in ("seen", "unseen")],
             base.interval_text(chosen.values("rollout", "unseen_return")),
             base.interval_text(chosen.values("decodability", deepest)),

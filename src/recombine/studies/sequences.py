@@ -206,12 +206,12 @@ class Sequences(Study):
             if kind in verdicts and judged.verdict != "not tested here":
                 verdicts[kind].append(judged.verdict)
         shown = [
-            f"{found.count('supported')} of {len(found)} ways of {way}"
+            f"{found.count('supported')} of the {len(found)} ways tested of {way}"
             for found, way in zip(verdicts.values(), WAYS, strict=True)
             if found
         ]
         if not shown:
-            return tally(judgements)
+            return super().conclusion(judgements)
         return (
             "In the best configuration of the largest networks, at least .9 of the answers are "
             f"shown to be right in {' and in '.join(shown)}. {tally(judgements)}"
