@@ -31,8 +31,8 @@ def product(conv: Conv, x: Float[Array, "picture side side in"], dtype: jnp.dtyp
 
 def own(conv: Conv, x: Float[Array, "picture side side in"], dtype: jnp.dtype) -> Array:
     """XLA's own convolution, which becomes a grouped one where members are stacked."""
-    columns, ins, outs = KERNEL, x.shape[-1], conv.bias.shape[0]
-    kernel = conv.kernel.matrix.reshape(columns, ins, KERNEL, outs).transpose(2, 0, 1, 3)
+    by_column = conv.kernel.matrix.reshape(KERNEL, x.shape[-1], KERNEL, conv.bias.shape[0])
+    kernel = by_column.transpose(2, 0, 1, 3)
     made = jax.lax.conv_general_dilated(
         x.astype(dtype), kernel.astype(dtype), (1, 1), "SAME",
         dimension_numbers=("NHWC", "HWIO", "NHWC"),

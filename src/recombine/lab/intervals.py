@@ -53,6 +53,11 @@ class Interval:
     method: str
     level: float
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it says anything: that of a single unit has no ends."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
     def contains(self, value: float) -> bool:
         """Whether a value lies in the interval, ends included."""
         return self.low <= value <= self.high

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from recombine.families.hyperteacher import Hyperteacher
 from recombine.instruments._instrument import Instrument
 from recombine.instruments.generalization import Generalization
 from recombine.lab.statistics import Interval, matched, mean_interval
-from recombine.lab.study import Cell, NotTested, Results, Row
+from recombine.lab.study import SHARE, Cell, NotTested, Results, Row
 from recombine.learners.supervised import Supervised
 from recombine.models._model import Model
 from recombine.models.mlp import MLP
@@ -212,9 +212,7 @@ def require_labels(results: Results, **wanted: Any) -> Results:
 def share_interval(values: np.ndarray) -> Interval:
     """The mean of shares: whatever Student's interval says, none is below 0 or above 1."""
     found = mean_interval(values)
-    if not np.isfinite([found.low, found.high]).all():
-        return found
-    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+    return found.within(*SHARE) if found.bounded else found
 
 
 def series_over(
@@ -229,11 +227,10 @@ def series_over(
         if numbers.size == 0:
             continue
         interval = (share_interval if shares else mean_interval)(numbers)
-        finite = np.isfinite([interval.low, interval.high]).all()
         xs.append(value)
         ys.append(interval.estimate)
-        lows.append(interval.low if finite else None)
-        highs.append(interval.high if finite else None)
+        lows.append(interval.low if interval.bounded else None)
+        highs.append(interval.high if interval.bounded else None)
     return Series(name, xs, ys, lows, highs)
 
 
@@ -301,7 +298,7 @@ def interval_text(values: np.ndarray, *, within: tuple[float, float] | None = No
     if values.size == 0:
         return "–"
     found = mean_interval(values)
-    if not np.isfinite([found.low, found.high]).all():
+    if not found.bounded:
         return f"{found.estimate:.3f}"
     found = found.within(*within) if within else found
     return f"{found.estimate:.3f} [{found.low:.3f}, {found.high:.3f}]"

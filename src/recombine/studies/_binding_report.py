@@ -17,7 +17,6 @@ from recombine.studies._binding import CHANNELS, CONV, NAMES, SLOTS
 from recombine.studies._binding_pictures import masks, questions
 
 ARI = DIFFERENCE  # from -1 to 1, too
-
 RIGHT = "share right"
 HALF = (0.5, "chance")
 WHOLE = (-0.03, 1.03)  # markers at 0 and 1 stay whole

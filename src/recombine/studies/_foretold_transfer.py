@@ -90,6 +90,6 @@ def text(values: Sequence[float]) -> str:
     if not len(values):
         return "–"
     found = mean_interval(np.asarray(values))
-    if not np.isfinite([found.low, found.high]).all():
+    if not found.bounded:
         return f"{found.estimate:.2f}"
     return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"

@@ -251,7 +251,7 @@ def _told(rows: Results, name: str, control: str | None = None) -> str:
     if not values:
         return "–"
     found = mean_interval(np.asarray(values))
-    if not np.isfinite([found.low, found.high]).all() or name in ("error", "dropped"):
+    if not found.bounded or name in ("error", "dropped"):
         return f"{found.estimate:.2g}" if name == "error" else f"{found.estimate:.3g}"
     if name in SYMMETRY:
         return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"

@@ -136,8 +136,7 @@ def _curve(rows: Sequence[Row], look: str, name: str) -> Series:
 
 
 def _ends(interval: Interval) -> tuple[float | None, float | None]:
-    finite = np.isfinite([interval.low, interval.high]).all()
-    return (interval.low, interval.high) if finite else (None, None)
+    return (interval.low, interval.high) if interval.bounded else (None, None)
 
 
 def _heat(rows: Results) -> Figure:
@@ -337,6 +336,6 @@ def _interval(values: np.ndarray) -> tuple[float | None, float | None, float | N
     if not values.size:
         return None, None, None
     found = mean_interval(values)
-    if not np.isfinite([found.low, found.high]).all():
+    if not found.bounded:
         return found.estimate, None, None
     return found.estimate, found.low, found.high

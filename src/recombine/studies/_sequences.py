@@ -208,7 +208,7 @@ def _kinds(grid: Any, final: Results) -> Table:
 
 def _told(values: Sequence[float]) -> str:
     interval = share_interval(np.asarray(values))
-    if not np.isfinite([interval.low, interval.high]).all():
+    if not interval.bounded:
         return f"{interval.estimate:.2f}"
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 

@@ -366,7 +366,7 @@ def _interval(
     if not len(values):
         return None, None, None
     found = (share_interval if shares else mean_interval)(np.asarray(values))
-    if not np.isfinite([found.low, found.high]).all():
+    if not found.bounded:
         return found.estimate, None, None
     return found.estimate, found.low, found.high
 
